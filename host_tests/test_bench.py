@@ -11,7 +11,7 @@ import pytest
 from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import peers, versions, work
 from flatmq_rigs.bench.clients import CLIENTS, Client
-from flatmq_rigs.bench.figures import CPU, OPERATIONS, RATE, Job, Results
+from flatmq_rigs.bench.figures import CPU, HELD, OPERATIONS, RATE, Job, Results
 from flatmq_rigs.bench.report import Report
 from flatmq_rigs.bench.runner import Runner
 from flatmq_rigs.bench.source import Source
@@ -48,6 +48,13 @@ def test_everything_is_measured(measured: bench.Bench, client: Client) -> None:
     assert not measured.results.failures
     for name in (*CPU, RATE):
         assert measured.results.median(client, name), name
+
+
+def test_the_client_in_a_romfs_is_measured(measured: bench.Bench) -> None:
+    (client,) = (client for client in CLIENTS if client.romfs)
+    assert measured.prepare(client), measured.results.failures
+    measured.once(Job(client, HELD, "held"))
+    assert not measured.results.failures
 
 
 def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:

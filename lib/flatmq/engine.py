@@ -123,7 +123,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     stats.received += got
                     got = 0
                 if ms is None:
-                    moved = left > 0 or length(acks) > 0 or c.end > sent
+                    moved = True if left or acks else c.end > sent
                 ms = yield moved
                 moved = False
             else:
@@ -241,19 +241,17 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         n = None
                         what = error
                         doing = "read"
-                    if n:
-                        have += n
-                        moved = busy = True
-                        heard = now
-                        pinged = -1
-                        c.asked = False
-                    elif n is False:  # the link reads nothing now, so silence means nothing
-                        heard = now
-                        pinged = -1
-                        c.asked = False
-                    elif n is not None:
-                        what = _END
-                        doing = "read"
+                    if n is not None:
+                        if n or n is False:  # reading nothing now: silence means nothing
+                            heard = now
+                            pinged = -1
+                            c.asked = False
+                            if n:
+                                have += n
+                                moved = busy = True
+                        else:
+                            what = _END
+                            doing = "read"
 
                 # 4. Take the received packets one by one.
                 start = at
@@ -463,15 +461,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     if what is not None:
                         break
 
-                busy = waits
-                if waits and not acks:  # else the link may be dead, with no room to acknowledge
-                    heard = acked = now  # what has come since is not read
-                    pinged = -1
-                    c.asked = False
-                room = at != start and not moved  # what was held back is handled, so read more
+                if busy:
+                    busy = waits
+                    if waits and not acks:  # else the link may be dead: no room to acknowledge
+                        heard = acked = now  # what has come since is not read
+                        pinged = -1
+                        c.asked = False
+                    room = at != start and not moved  # what was held back is handled: read more
 
             # 6. Write; what has begun is finished before anything else.
-            while write and what is None:
+            while write and what is None and (left or acks or c.end or alone or c.large):
                 if not left:
                     held = False
                     if not opened:
@@ -496,7 +495,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 continue
                             break
                     elif c.end > sent or alone:
-                        if c.leaving.__class__ is bytes:
+                        if c.leaving is not None and c.leaving.__class__ is bytes:
                             break
                         if c.full:
                             sent = dial.tidy(c, sent)
@@ -534,14 +533,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     sent += n
                     if left or sent < c.end:
                         dial.count(c, sent)
-                    elif c.kept and c.end > c.room >> 1:
-                        sent = dial.tidy(c, sent)  # in time, before a message finds no room
-                        alone = c.alone
+                    elif c.kept:
+                        c.pending = c.kept + c.large.waits if c.large else c.kept
+                        if c.end > c.room >> 1:  # in time, before a message finds no room
+                            sent = dial.tidy(c, sent)
+                            alone = c.alone
                     else:
-                        if not (c.kept or c.gone):
+                        if not c.gone:
                             q[0:sent] = b""
                             c.end = sent = 0
-                        c.pending = c.kept + c.large.waits if c.large else c.kept
+                        c.pending = c.large.waits if c.large else 0
                 else:
                     pos += n
                     if src is acks and not left:

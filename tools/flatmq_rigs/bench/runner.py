@@ -46,8 +46,9 @@ class Runner:
         """Put the client's modules where `run` looks. Raises PeerError when they cannot be had."""
         paths = []
         if client.romfs:
-            modules = sorted((bytecode.library() / "flatmq").glob("*.mpy"))
-            files = {f"flatmq/{path.name}": path.read_bytes() for path in modules}
+            library = bytecode.library()
+            modules = sorted(library.rglob("*.mpy"))
+            files = {path.relative_to(library).as_posix(): path.read_bytes() for path in modules}
             image = self._build / "bench" / "flatmq.romfs"
             image.write_bytes(romfs.build(files))
             self._images[client.key] = image
@@ -61,6 +62,9 @@ class Runner:
         self._paths[client.key] = paths
         self._compiled[client.key] = []
         for number, path in enumerate(paths):
+            if path == bytecode.SOURCES.parent:  # as it is shipped
+                self._compiled[client.key].append(bytecode.library())
+                continue
             into = self._build / "bench" / "mpy" / f"{client.module}-{number}"
             _compile(path, into)
             self._compiled[client.key].append(into)
