@@ -24,7 +24,7 @@ LARGER = "120k"  # where the client has buffers of 8 KB messages, or there are s
 # Heap for every scenario over a link that has code of its own. On the unix port the buffers of TLS
 # are not in it.
 OVER = {"mosquitto over TLS": "152k", "mosquitto over WebSocket": "128k"}
-MORE_5 = 80  # KB of heap for the code of MQTT 5
+MORE_5 = 64  # KB of heap for the code of MQTT 5
 
 
 def version(broker: str) -> int:

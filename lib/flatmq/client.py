@@ -4,7 +4,6 @@
 from builtins import bytes, len
 
 from . import port as clock
-from .engine import run
 from .port import MICROPYTHON, Shown, const, load
 from .topic import is_name
 
@@ -128,6 +127,7 @@ class Client(Shown):
     oldest: int
 
     # The engine, and its state while none runs
+    run: "Callable[[Client], None]"  # starts one; `import flatmq` does without its module
     step: "Callable[[int | None], bool]"
     saved: "Any"  # a tuple, or None
     fresh: bool  # it has taken no step yet
@@ -378,7 +378,7 @@ class Client(Shown):
                 raise
             return False  # called by a handler
         except StopIteration:
-            run(self)  # Ctrl-C has ended the engine
+            self.run(self)  # Ctrl-C has ended the engine
             return False
 
     def flush(self) -> bool:
@@ -393,7 +393,7 @@ class Client(Shown):
                 raise
             return True
         except StopIteration:
-            run(self)
+            self.run(self)
             return True
 
 

@@ -144,16 +144,10 @@ class Aside:
         self.alone = -1
         if not closed:
             self.suspects = []  # the network failed, and accuses nothing
-        elif (
-            pid >= 0
-            and (flight == pid or self._is_released(pid))
-            and not (c.requests and c.subs.in_flight(c))
-        ):
-            self._accuse(pid)
-
-    def _is_released(self, pid):
-        p = find(self.client, pid)
-        return p >= 0 and self.client.q[p] & 6 == 6
+        elif pid >= 0 and not (c.requests and c.subs.in_flight(c)):
+            p = find(c, pid)  # of a message past PUBREC its PUBREL was in flight
+            if flight == pid or (p >= 0 and c.q[p] & 6 == 6):
+                self._accuse(pid)
 
     def _accuse(self, pid):
         """Count that the peer closed the connection on a message."""

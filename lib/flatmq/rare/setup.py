@@ -168,6 +168,7 @@ answers 64 8 268435456"""
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
+    c.run = run
     run(c)
     drop("setup", "hello", "wire")
 

@@ -1,7 +1,6 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
 from ..port import const, drop, load
-from ..properties import block
 from ..rare.message import claim
 from ..topic import is_name
 from ..wire import field, number
@@ -31,6 +30,8 @@ def make(
     **given: "Any",
 ) -> None:
     """Set up a new client from the arguments of its constructor."""
+    from ..properties import block
+
     if auth is not None and (
         not isinstance(auth, (tuple, list)) or len(auth) != 2 or not callable(auth[1])
     ):
@@ -55,6 +56,8 @@ def make(
         },
         user_properties or (),
     )
+    del block
+    drop("properties")  # before the buffers: there is room for them then
     c.level = 5
     c.falls_back = version is None
     c.unanswered = 0
@@ -76,4 +79,4 @@ def make(
     message.properties = Carried(message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
-    drop("setup", "hello", "properties", "versions", "wire")
+    drop("setup", "hello", "versions", "wire")
