@@ -3,6 +3,9 @@
 Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1.1.
 """
 
+# Imported builtins are found without a miss in the module.
+from builtins import bytes, len
+
 from ..client import Client, plain
 from ..port import MICROPYTHON, const, load
 
@@ -112,6 +115,10 @@ class Client5(Client):
 
         def __init__(self, *args, **options):
             load("setup", "v5").make(self, *args, **options)
+
+    # Found at once, not in the class below.
+    poll = Client.poll
+    flush = Client.flush
 
     def __getattr__(self, name):
         return load("methods", "v5").method(self, name)
