@@ -1,7 +1,7 @@
 """Reconnect in a heap that the application has filled, on MicroPython.
 
-Usage: `full_heap.py HOST PORT CA RESERVE WHEN`. WHEN is "online" or "offline", the state in which
-it is filled.
+Usage: `full_heap.py HOST PORT CA RESERVE WHEN CONNECTS`. WHEN is "online" or "offline", the state
+in which it is filled.
 
 The unix port has a heap of its own for Mbed TLS. The module `tls` that the client gets here takes
 from MicroPython's heap what Mbed TLS takes on a board, in the same order and sizes, and leaves the
@@ -15,20 +15,27 @@ import sys
 import tls as real
 
 OBJECT = 640  # bytes of the socket, which only the collector gives back
-TAKEN = (16384 + 325, 4096 + 325, 1046)  # bytes, in the order in which they are asked for
-ROUNDS = 100
+TAKEN = (16725, 4437, 1046)  # bytes, in the order in which they are asked for
+SHAKING = (500,) * 6  # bytes besides, until the handshake is done
 PIECE = 512  # bytes that the application takes at a time
 
 
 class Socket(io.IOBase):
     """A TLS socket with its memory."""
 
-    def __init__(self, socket, object, taken):
+    def __init__(self, socket, object, taken, shaking):
         self._socket = socket
         self._object = object
         self._taken = taken
+        self._shaking = shaking
         self.write = socket.write
-        self.readinto = socket.readinto
+
+    def readinto(self, into):
+        n = self._socket.readinto(into)
+        if n and self._shaking:
+            self._shaking = None
+            gc.collect()
+        return n
 
     def ioctl(self, request, argument):
         # To poll it asks the socket: a pollable object has no other way to ask another one.
@@ -59,9 +66,10 @@ class Context:
         try:
             object = bytearray(OBJECT)
             taken = [bytearray(n) for n in TAKEN]
+            shaking = [bytearray(n) for n in SHAKING]
         except MemoryError:
             raise OSError(12) from None
-        return Socket(self._context.wrap_socket(socket, **options), object, taken)
+        return Socket(self._context.wrap_socket(socket, **options), object, taken, shaking)
 
 
 class Module:
@@ -78,7 +86,7 @@ sys.modules["tls"] = Module
 from flatmq import Client  # noqa: E402 (after the module that it is to find)
 from flatmq.stream_tls import TLS  # noqa: E402
 
-host, port, ca, reserve, when = sys.argv[1:6]
+host, port, ca, reserve, when, rounds = sys.argv[1:7]
 kept = []
 
 
@@ -99,7 +107,7 @@ def main():
     kept.extend([None] * 2000)
     kept.clear()
     connects = 0
-    for i in range(ROUNDS):
+    for i in range(int(rounds)):
         client.start()
         while not client.connected:
             client.poll(100)

@@ -2,8 +2,9 @@
 
 A link for the client has `address` (None until the name is looked up), `resolve()` (may block),
 `connect()` (begins to connect), `stream()` (None until connected), `wait(ms, out)` and `close()`.
-All except `wait` may raise OSError. The stream has `readinto(buf)` and `write(buf, off, n)`, which
-return the number of bytes, or None if they would have to wait, and may raise OSError.
+All except `wait` may raise OSError. If it has `accepted()`, that is called at CONNACK. The stream
+has `readinto(buf)` and `write(buf, off, n)`, which return the number of bytes, or None if they
+would have to wait, and may raise OSError.
 """
 
 import errno

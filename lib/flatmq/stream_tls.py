@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DATA = (str, bytes, bytearray, memoryview)
-_RESERVE = const(24502)  # bytes; see stream_tls_board
+SPARE = const(4096)  # bytes; see stream_tls_board
 
 
 class TLS:
@@ -28,9 +28,10 @@ class TLS:
                no clock, no authority and no name
     server_hostname   name to send (SNI), which the certificate must contain; default: `host`
     insecure   True: verify nothing. Anyone on the path can read and change everything
-    reserve    heap held for TLS while there is no connection: bytes, at least 24,502; True for
-               24,502; False for none. None: True if TLS takes its memory from the MicroPython
-               heap (not on ESP32 and unix)
+    reserve    heap held for the next handshake, in eight pieces: bytes, at least 4,096; True for
+               4,096; False for none. What TLS keeps, 23 KB, is held besides while
+               there is no connection. None: True if TLS takes its memory from the MicroPython heap
+               (not on ESP32 and unix)
 
     `ca`, `cert` and `key` are bytes, or the path of a file as str, which is read when connecting.
     They are in DER, or in PEM if the firmware supports that. ValueError and TypeError name the
@@ -62,9 +63,9 @@ class TLS:
         if not isinstance(server_hostname or "", str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
         if reserve not in (None, False, True) and (
-            not isinstance(reserve, int) or reserve < _RESERVE
+            not isinstance(reserve, int) or reserve < SPARE
         ):
-            raise ValueError(f"reserve must be a bool or at least 24502 bytes, not {reserve!r}")
+            raise ValueError(f"reserve must be a bool or at least 4096 bytes, not {reserve!r}")
         self.ca = ca
         self.cert = cert
         self.key = key

@@ -165,6 +165,12 @@ class WebSocket:
             return None  # raised by the upgrade, not by the link below
         return why(error) if why else None
 
+    def accepted(self) -> None:
+        """Let the link below know that the broker has accepted the connection."""
+        accepted = getattr(self._link, "accepted", None)
+        if accepted:
+            accepted()
+
     def close(self) -> None:
         """Close the link below, without a Close frame.
 

@@ -84,6 +84,9 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     c.trusted = True
     c.same = same and not doubt
     resend(c, same, doubt)
+    accepted = getattr(c.link, "accepted", None)
+    if accepted:
+        accepted()
     c.stats.connects += 1
     c.error = None
     c.state = "online"
