@@ -226,8 +226,8 @@ HANDSHAKES = {"kinds": [1, 0, 0, 0, 0, 2]}
         ({"kinds": [1, 0, 0, 1, 0, 0]}, {}, [REFUSED]),
         ({"kinds": [1, 0, 0, 0, 1, 0]}, {}, [REFUSED]),
         # Only what the broker published again may come twice.
-        (AGAIN, {"republished": 2}, []),
-        (AGAIN, {"republished": 1}, ["repeated at QoS 2"]),
+        (AGAIN, {"republished": (0, 2)}, []),
+        (AGAIN, {"republished": (2, 1)}, ["repeated at QoS 2"]),
         # A handshake may fail if the link broke.
         (HANDSHAKES, {"broken_off": 2}, []),
         (HANDSHAKES, {"broken_off": 1}, ["… in the TLS handshake"]),
@@ -239,7 +239,7 @@ def test_a_single_figure_spoils_the_verdict(
     kept = books(more.get("left_out"))
     if "spoilt" in more:
         kept.take(1, 1, payload(5) + b"x")
-    seen = (more.get("republished", 0), 2.0, more.get("broken_off"))
+    seen = (more.get("republished", (0, 0)), 2.0, more.get("broken_off"))
     verdict = Verdict(30, 30, kept, {**GOOD, **told}, *seen)
     assert [figure.name for figure in verdict.figures if not figure.ok] == bad
     assert verdict.ok == (not bad)
@@ -268,3 +268,28 @@ def test_the_log_says_what_the_broker_publishes_after_its_pubrel(
             print(f"1637588: Sending {kind} to {client} ({detail})", file=written)
     log.stop()
     assert (log.version, log.republished) == ("mosquitto version 2.0.11", count)
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (["CONNACK", "PUBREL 5", "CONNACK", "CONNACK", "PUBLISH d1 5"], 1),
+        (["CONNACK", "PUBREL 5", "CONNACK", "CONNACK", "PINGREQ", "CONNACK", "PUBLISH d1 5"], 1),
+        (["CONNACK", "PUBREL 5", "CONNACK", "PINGREQ", "CONNACK", "PUBLISH d1 5"], 0),
+        (["CONNACK", "PUBREL 5", "CONNACK", "CONNACK", "PUBLISH d0 5", "PUBLISH d1 5"], 0),
+        (["CONNACK", "PUBREC 5", "CONNACK", "CONNACK", "PUBLISH d1 5"], 0),
+    ],
+)
+def test_the_log_says_what_the_client_publishes_again_in_doubt(
+    lines: list[str], count: int
+) -> None:
+    log = Log("soak-1")
+    for line in lines:
+        kind, *dup, pid = line.split() if " " in line else (line, "")
+        detail = f"{dup[0]}, q2, r0, m{pid}, 'a/b', ... (9 bytes)" if dup else f"Mid: {pid}"
+        if kind == "CONNACK":
+            log.take("1637588: Sending CONNACK to soak-1 (1, 0)")
+        else:
+            log.take(f"1637588: Received {kind} from soak-1" + (f" ({detail})" if pid else ""))
+    log.stop()
+    assert log.doubt == count

@@ -43,7 +43,7 @@ MAY_BE_ON_HEAP = {
     "rare/saying": {"set_will", "reconfigure", "_change"},
     "rare/setup": {"make", "make.<listcomp>"},
     # A message that is dropped, and packet identifiers that are used up.
-    "rare/strays": {"next_id", "next_id.<dictcomp>", "report"},
+    "rare/strays": {"nearest", "nearest.<dictcomp>", "report"},
     # For SUBSCRIBE, SUBACK, CONNACK and a loss; the first is `send`.
     "rare/subs": {
         "static string 138",

@@ -132,6 +132,7 @@ def poll_until(bench: Bench, ctrl_c: CtrlC) -> bool:
 
 def at_each_line(life: Callable[[CtrlC], bool], *modules: str) -> None:
     """Live once for each line of the modules that runs, with Ctrl-C there; a sample of them."""
+    life(CtrlC(*modules))  # what runs once in a process has run
     ctrl_c = CtrlC(*modules)
     assert not life(ctrl_c)
     lines = ctrl_c.lines

@@ -171,7 +171,8 @@ class Client(Shown):
     requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
     apart: bool  # they are sent one at a time
     five: "Any"  # the module `v5.packets`, None in 3.1.1
-    two: "Any"  # the module `rare.qos2`, once it is loaded,
+    dial: "Any"  # the module `rare.dial`, once it is loaded,
+    two: "Any"  # `rare.qos2`,
     subs: "Any"  # and `rare.subs`
     large: "parts.Parts | None"
     pieces: "Any"
@@ -274,7 +275,7 @@ class Client(Shown):
         if qos:
             qos = self.last_id
             if qos == self.stop:
-                qos = load("strays").next_id(self)
+                qos = (self.dial or load("dial")).next_id(self)
             self.last_id = qos = qos + 1 & 65535 or 1
             head[-2] = qos >> 8
             head[-1] = qos & 255

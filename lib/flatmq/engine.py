@@ -99,7 +99,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
     alone = c.alone
-    dial: Any = load("dial") if stream else None
+    dial = c.dial
     now = ticks()
     n: Any
     ms: Any
@@ -156,7 +156,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
                         try:
-                            dial = load("dial")
+                            c.dial = dial = load("dial")
                             stream = dial.step(c)
                             if c.state == "waiting":
                                 ms = 0  # it has failed, which the application sees first

@@ -40,6 +40,22 @@ def qos1_and_its_puback(proof):
     return _settling(1, 0x32)
 
 
+def qos1_when_all_identifiers_have_been_used(proof):
+    """Free ones are looked for: one is in use."""
+    link, client = online()
+    first = link.publish(TOPIC, PAYLOAD, 1)
+    client.poll()
+    link.took_any()
+    wanted = packets.numbered(TOPIC, PAYLOAD, 0x32)
+    while True:
+        client.last_id = client.stop = first - 1
+        identifier = link.publish(TOPIC, PAYLOAD, 1)
+        client.poll()
+        sent = link.took(wanted.with_id(identifier)) and client.pending == 2
+        link.give(packets.PUBACK.with_id(identifier))
+        yield sent and identifier == first + 1
+
+
 def qos2_and_its_pubrec_pubrel_pubcomp(proof):
     return _settling(2, 0x34)
 

@@ -177,7 +177,7 @@ class Aside:
         q[p:e] = b""
         if data[0] & 6 == 2:
             if c.last_id == c.stop:
-                c.last_id = load("strays").next_id(c)
+                c.last_id = c.dial.next_id(c)
             c.last_id = new = c.last_id + 1 & 65535 or 1
             rename(c, pid, new)
             pid = new

@@ -287,6 +287,36 @@ def id_at(q: "bytearray", p: int) -> int:
     return p + 3 + (q[p + 1] << 8 | q[p + 2])
 
 
+def next_id(c: "Client") -> int:
+    """Return the identifier before the next free one, and set `stop` to the last free one."""
+    pid = c.last_id
+    while True:
+        if pid >= c.own:
+            pid = 0
+        n = nearest(c, pid)
+        if c.requests or c.large or c.renamed:
+            n = load("strays").nearest(c, pid, n)
+        if n > 1:
+            c.stop = pid + n - 1
+            return pid
+        pid += 1
+
+
+def nearest(c: "Client", pid: int) -> int:
+    """Return the distance from `pid` to the next identifier in the queue, or to the end."""
+    q = c.q
+    least = c.own - pid + 1
+    p = 0
+    while p < c.end:
+        if q[p] & 6:
+            i = id_at(q, p)
+            i = (q[i] << 8 | q[i + 1]) - pid & 65535
+            if i and i < least:
+                least = i
+        p = end_of(q, p)
+    return least
+
+
 def tidy(c: "Client", sent: int) -> int:
     """Cut out what is not needed: what was written at QoS 0, and the messages in `gone`.
 

@@ -98,7 +98,7 @@ class Parts:
         self.pid = 0
         if head & 6:
             if c.last_id == c.stop:
-                c.last_id = load("strays").next_id(c)
+                c.last_id = (c.dial or load("dial")).next_id(c)
             c.last_id = self.pid = c.last_id + 1 & 65535 or 1
         packet = bytearray(5)
         packet[0] = head

@@ -146,7 +146,9 @@ answers 64 8 268435456"""
     c.topics = [c, c, c]
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
-    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
+    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.dial = c.two = (
+        c.subs
+    ) = None
     c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
     c.names = [b"\0\0\0"] * 9  # no PUBLISH has this: a topic name is never empty

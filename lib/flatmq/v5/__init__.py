@@ -156,7 +156,7 @@ class Client5(Client):
         if qos:
             qos = self.last_id
             if qos == self.stop:
-                qos = load("strays").next_id(self)
+                qos = (self.dial or load("dial")).next_id(self)
             self.last_id = qos = qos + 1 & 65535 or 1
             head[self.high] = qos >> 8
             head[self.high + 1] = qos & 255

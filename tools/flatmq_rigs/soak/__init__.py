@@ -254,7 +254,7 @@ def main(
         )
         return 1
     broken_off = faults.early if ca else None
-    counts = (log.republished, seconds, broken_off)
+    counts = ((log.doubt, log.republished), seconds, broken_off)
     verdict = Verdict(messages, peer.sent, peer.books, run.told, *counts)
     console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)

@@ -120,7 +120,8 @@ class Device:
     def turn(self):
         """Publish, poll, and see what that took."""
         client = self.client
-        online = client.connected
+        # The answer to a SUBSCRIBE takes memory, on a connection that may be another session, too.
+        online = client.connected and not client.requests
         allocated = mem_total()
         self.publish()
         began = ticks_ms()

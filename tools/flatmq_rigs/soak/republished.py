@@ -1,9 +1,12 @@
-"""The QoS 2 messages that the broker publishes again after it has sent their PUBREL.
+"""The QoS 2 messages that are published again after their PUBREL, which delivers them twice.
 
-A sender must not do that [MQTT-4.3.3-1], and a receiver that has answered the PUBREL must take
-such a message for a new one. mosquitto does it (2.0.11, seen; the code of its newest version is
-the same): a connection that breaks before mosquitto has sent PUBREL a second time makes it forget
-that there was a PUBREC.
+The broker: a sender must not do that [MQTT-4.3.3-1], and a receiver that has answered the PUBREL
+must take such a message for a new one. mosquitto does it (2.0.11, seen; the code of its newest
+version is the same): a connection that breaks before mosquitto has sent PUBREL a second time makes
+it forget that there was a PUBREC.
+
+The client: if a CONNACK was lost, the session that the broker has now may be another one, without
+the message. Publishing it again is the only way not to lose it.
 """
 
 from __future__ import annotations
@@ -17,18 +20,22 @@ class Log:
     """The log of a mosquitto, with its packets.
 
     mosquitto writes it to the descriptor `output`. It shows how many QoS 2 messages mosquitto
-    has `republished` to a client, but not which. The `version` is that of mosquitto. Call
-    `stop` once it has ended.
+    has `republished` to a client, but not which; and how many this client has published again
+    because of the `doubt` after a lost CONNACK. The `version` is that of mosquitto. Call `stop`
+    once it has ended.
     """
 
     def __init__(self, client_id: str) -> None:
         self.version = ""
         self.republished = 0
-        self._sent = re.compile(
-            rf"Sending (PUBREL|PUBLISH) to {re.escape(client_id)} "
-            r"\((?:d([01]), q2, r[01], )?m(\d+)"
+        self.doubt = 0
+        self._packet = re.compile(
+            rf"(Sending|Received) ([A-Z]+) (?:to|from) {re.escape(client_id)}"
+            r"(?: \((?:d([01]), q2, r[01], )?(?:m|Mid: )(\d+))?"
         )
-        self._released: set[str] = set()  # packet identifiers
+        self._released: dict[str, set[str]] = {"Sending": set(), "Received": set()}  # identifiers
+        self._doubtful: set[str] = set()  # of messages that the client may publish again
+        self._heard = True  # something came from the client after the last CONNACK
         source, self.output = os.pipe()
         self._thread = threading.Thread(target=self._read, args=(source,), daemon=True)
         self._thread.start()
@@ -43,15 +50,26 @@ class Log:
         if not self.version:
             found = re.search(r"mosquitto version \S+", line)
             self.version = found[0] if found else ""
-        sent = self._sent.search(line)
-        if not sent:
+        packet = self._packet.search(line)
+        if not packet:
             return
-        kind, dup, pid = sent.groups()
+        way, kind, dup, pid = packet.groups()
+        released = self._released[way]
+        if kind == "CONNACK":
+            if not self._heard:
+                self._doubtful = set(self._released["Received"])
+            self._heard = False
+        elif way == "Received":
+            self._heard = True
         if kind == "PUBREL":
-            self._released.add(pid)
-        elif dup and pid in self._released:
-            self._released.discard(pid)
-            self.republished += dup == "1"
+            released.add(pid)
+        elif kind == "PUBLISH" and dup and pid in released:
+            released.discard(pid)
+            if way == "Sending":
+                self.republished += dup == "1"
+            else:
+                self.doubt += dup == "1" and pid in self._doubtful
+                self._doubtful.discard(pid)
 
     def stop(self) -> None:
         """Read the rest."""
