@@ -61,6 +61,7 @@ class Client(Shown):
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
                    with 0 and the topic filter when the broker closes on a subscription, which
                    is tried again later
+    quiet          True: the first failure is not printed. It is, unless on_disconnect is called
     on_connect     called as on_connect(client) when the broker has accepted a connection,
     on_disconnect  and as on_disconnect(client) when such a connection has ended
 
@@ -103,6 +104,7 @@ class Client(Shown):
     password: "Callable[[], bytes | str] | None"  # one that is called for each CONNECT
     on_message: "Callable[[Message], Any] | None"
     pieces_too: bool  # `on_message` takes pieces
+    quiet: bool
     on_dropped: "Callable[[int, bytes, str], None] | None"
     on_connect: "Callable[[Any], None] | None"
     on_disconnect: "Callable[[Any], None] | None"
@@ -196,6 +198,7 @@ class Client(Shown):
         subscribe = subscribing.subscribe
         unsubscribe = subscribing.unsubscribe
         ping = waiting.ping
+        publish_wait = waiting.publish_wait
         wait = waiting.wait
         withdraw = subscribing.withdraw
 
@@ -226,6 +229,7 @@ class Client(Shown):
             answers: int = 64,
             on_message: Callable[[Message], None] | None = None,
             chunks: bool = False,
+            quiet: bool = False,
             on_dropped: Callable[[int, bytes, str], None] | None = None,
             on_connect: Callable[[Any], None] | None = None,
             on_disconnect: Callable[[Any], None] | None = None,

@@ -17,7 +17,8 @@ class MQTTError(Exception):
                 the connection was closed, which may also be a fault of the network
     "dropped"   in `aio`: the message was set aside; `code` is its packet identifier
 
-    `detail` is a text that says what happened. `code` is 0 unless stated otherwise above.
+    `detail` is a text that says what happened. `code` is 0 unless stated otherwise above. `str()`
+    of it is a sentence for people.
     """
 
     def __init__(self, kind: str, detail: object, code: int = 0) -> None:
@@ -25,6 +26,11 @@ class MQTTError(Exception):
         self.kind = kind
         self.detail = detail
         self.code = code
+
+    def __str__(self) -> str:
+        from .show import sentence
+
+        return sentence(self)
 
 
 # Made in advance, while there is memory.

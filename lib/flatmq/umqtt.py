@@ -240,6 +240,7 @@ class MQTTClient:
                 link=link,
                 on_message=self._take,
                 chunks=True,
+                quiet=True,  # the calls raise
                 **given,
             )
             c.gate = self._gate

@@ -22,7 +22,7 @@ from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
-    "package": tuple(f"rare/{name}" for name in {*MODULES.values()} - {"handover"}),
+    "package": ("every", *(f"rare/{name}" for name in {*MODULES.values()} - {"handover"})),
     "spool": ("spool", "rare/handover"),
     "senml": ("senml",),
     "serial": ("stream_uart",),

@@ -286,7 +286,9 @@ def main(readings: int | None = None, console: Console | None = None) -> int:
     name = f"host-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(broker.external(address) if address else broker.embedded())
-        client = Client(f"demo-{name}".encode(), target.host, target.port, rx_size=RX_SIZE)
+        client = Client(
+            f"demo-{name}".encode(), target.host, target.port, rx_size=RX_SIZE, quiet=True
+        )
         run = Run(f"the {target.kind} broker at {target.address}")
         arrived: deque[str] = deque()
         subscription = client.subscribe(

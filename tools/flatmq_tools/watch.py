@@ -152,6 +152,7 @@ def main(
         user=user,
         password=os.environ.get(PASSWORD),
         link=trust.link(host, port) if trust else None,
+        quiet=True,
     )
     end = None if seconds is None else time.monotonic() + seconds
     with contextlib.ExitStack() as stack:

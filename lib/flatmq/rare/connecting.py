@@ -20,14 +20,19 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
     If the network may have cut the TLS handshake, it is tried once more before it is an error.
     """
     last = self.error = None
-    self.start()
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
-    while self.state != "online":
-        left = ticks_diff(end, clock.ticks_ms())
-        if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
-            raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
-        last = self.error
-        self.poll(left)
+    quiet = self.quiet
+    self.quiet = True  # this raises
+    try:
+        self.start()
+        end = ticks_add(clock.ticks_ms(), timeout_ms)
+        while self.state != "online":
+            left = ticks_diff(end, clock.ticks_ms())
+            if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
+                raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
+            last = self.error
+            self.poll(left)
+    finally:
+        self.quiet = quiet
 
 
 def _final(e, last):

@@ -57,6 +57,8 @@ class Message(Shown):
     if TYPE_CHECKING:  # the methods that `rare.reading` adds
         is_topic = reading.is_topic
         is_payload = reading.is_payload
+        text = reading.text
+        json = reading.json
         number = reading.number
         copy = reading.copy
         write_to = reading.write_to

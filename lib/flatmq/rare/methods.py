@@ -17,6 +17,7 @@ MODULES = {
     "handover": "handover",
     "ping": "waiting",
     "publish_from": "parts",
+    "publish_wait": "waiting",
     "queue": "bulk",
     "reconfigure": "saying",
     "set_credentials": "saying",

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from .message import Message
 
-_NAMES = ("is_topic", "is_payload", "number", "copy", "write_to")
+_NAMES = ("is_topic", "is_payload", "text", "json", "number", "copy", "write_to")
 _COMPUTED = ("id", "last", "total", "payload", "qos", "retain", "dup", "topic")
 
 
@@ -53,6 +53,18 @@ def is_payload(self: "Message", value: bytes) -> bool:
     """Return whether the payload is `value`."""
     at = self.at
     return self.end - at == len(value) and self.buf.find(value, at, self.end) == at
+
+
+def text(self: "Message") -> str:
+    """Return the payload as str. UnicodeError if it is not UTF-8. Allocates."""
+    return str(self.payload, "utf-8")
+
+
+def json(self: "Message") -> "Any":
+    """Return what the JSON document in the payload says. ValueError if it is none. Allocates."""
+    from json import loads
+
+    return loads(self.payload)
 
 
 def number(self: "Message") -> "int | None":

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..client import Client
 
 _END = const(1)
+_LEFT = const(7)
 _REFUSED = const(256)
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
 _RESOURCE = (32, 33)  # something is too small here
@@ -41,8 +42,17 @@ TEXTS = {
 def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTError:
     """Return the reason for `what` happened while `doing`: see `dial.lost`.
 
-    Before CONNACK a link may know the cause: its `why(error)` returns an MQTTError, or None.
+    The first one is printed, if the application is not called.
     """
+    error = _reason(c, what, doing, accepted)
+    called = accepted and c.on_disconnect
+    if what is not _LEFT and not (c.stats.losses or c.quiet or called):
+        print(f"flatmq: {error}; trying again")
+    return error
+
+
+def _reason(c, what, doing, accepted):
+    """Before CONNACK a link may know the cause: its `why(error)` returns an MQTTError, or None."""
     if isinstance(what, MQTTError):
         return what
     link = c.link

@@ -84,6 +84,7 @@ answers 64 8 268435456"""
     five = options.pop("five", None)
     clean_session = options.pop("clean_session", True)
     c.pieces_too = options.pop("chunks", False)
+    c.quiet = options.pop("quiet", False)
     for name in options:
         raise TypeError(f"Client has no argument {name!r}")
     if ack_timeout < 0:

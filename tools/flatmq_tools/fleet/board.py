@@ -92,6 +92,7 @@ class Board:
             retry_ms=RETRY_MS,
             retry_max_ms=RETRY_MAX_MS,
             link=self.link,
+            quiet=True,
         )
         client.set_will(self._status, b"offline", 1, True)
         client.subscribe(self._commands, self._on_command, 1)

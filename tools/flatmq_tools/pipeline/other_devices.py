@@ -63,7 +63,7 @@ class OtherDevices:
         """Begin to publish."""
         client = Client(
             f"{self._prefix}-others", host, port, tx_size=1 << 16, inflight=20,
-            user=user, password=password if user else None,
+            user=user, password=password if user else None, quiet=True,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run, args=(client,), daemon=True)
         self._thread.start()

@@ -249,7 +249,7 @@ class _Publisher:
             self._id, settings.host, settings.port, user=settings.username,
             password=settings.password, keepalive=settings.keep_alive, version=settings.version,
             timeout=settings.timeout, tx_size=self._ring, inflight=_INFLIGHT, link=link,
-            retry_ms=100, retry_max_ms=5_000, on_dropped=self._dropped,
+            retry_ms=100, retry_max_ms=5_000, on_dropped=self._dropped, quiet=True,
         )  # fmt: skip
         client.start()
         return client

@@ -84,7 +84,9 @@ class Bulk(_Base):
         # No packet is smaller than its answer. A read is followed by another one only while no
         # more than a buffer of answers waits, so there is always room for those to one buffer.
         options["answers"] = 2 * options["rx_size"] + 64
-        super().__init__(client_id, host, port, on_message=self._take, chunks=True, **options)
+        super().__init__(
+            client_id, host, port, on_message=self._take, chunks=True, quiet=True, **options
+        )
         self.log = log
         self._most = options["rx_size"]
         """Bytes of answers that may wait while something is read."""
