@@ -31,7 +31,7 @@ MAY_BE_ON_HEAP = {
     "properties": {"Properties.__init__", "block", "_put"},
     # Once a peer has closed the connection.
     "rare/aside": {"Aside._behind"},
-    "rare/connecting": {"leave"},
+    "rare/connecting": {"connect", "leave"},
     # For a connection that is made, accepted or lost; the first is `step`.
     "rare/dial": {"static string 149", "greeted", "resend", "lost", "mark"},
     "rare/filters": {"check"},
@@ -39,11 +39,12 @@ MAY_BE_ON_HEAP = {
     "rare/methods": {"method.call", "install"},
     "rare/parts": {"publish_from", "Parts.publish"},
     "rare/reading": {"install"},
-    "rare/reasons": {"explained"},
+    "rare/reasons": {"_reason"},
     "rare/saying": {"set_will", "reconfigure", "_change"},
     "rare/setup": {"make", "make.<listcomp>"},
     # A message that is dropped, and packet identifiers that are used up.
     "rare/strays": {"nearest", "nearest.<dictcomp>", "report"},
+    "rare/waiting": {"publish_wait"},
     # For SUBSCRIBE, SUBACK, CONNACK and a loss; the first is `send`.
     "rare/subs": {
         "static string 138",

@@ -296,6 +296,17 @@ def _need_the_pipeline() -> None:
         )
 
 
+@main.command()
+def owners() -> None:
+    """Check which modules write which part of a client's state."""
+    from . import owners as command
+
+    found = command.wrong()
+    for text in found:
+        click.echo(text, err=True)
+    sys.exit(bool(found))
+
+
 @main.command("type-check")
 @click.argument("stubs", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def type_check(stubs: Path) -> None:

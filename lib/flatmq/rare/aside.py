@@ -176,9 +176,7 @@ class Aside:
         data = q[p:e]
         q[p:e] = b""
         if data[0] & 6 == 2:
-            if c.last_id == c.stop:
-                c.last_id = c.dial.next_id(c)
-            c.last_id = new = c.last_id + 1 & 65535 or 1
+            new = c.dial.take_id(c)
             rename(c, pid, new)
             pid = new
             i = id_at(data, 0)

@@ -302,6 +302,14 @@ def next_id(c: "Client") -> int:
         pid += 1
 
 
+def take_id(c: "Client") -> int:
+    """Return a packet identifier that is in use from now on."""
+    if c.last_id == c.stop:
+        c.last_id = next_id(c)
+    c.last_id = c.last_id + 1 & 65535 or 1
+    return c.last_id
+
+
 def nearest(c: "Client", pid: int) -> int:
     """Return the distance from `pid` to the next identifier in the queue, or to the end."""
     q = c.q

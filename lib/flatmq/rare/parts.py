@@ -97,9 +97,7 @@ class Parts:
         number("size of the packet", n, 0, 268435455)
         self.pid = 0
         if head & 6:
-            if c.last_id == c.stop:
-                c.last_id = (c.dial or load("dial")).next_id(c)
-            c.last_id = self.pid = c.last_id + 1 & 65535 or 1
+            self.pid = (c.dial or load("dial")).take_id(c)
         packet = bytearray(5)
         packet[0] = head
         packet = packet[: put_length(packet, 1, n)]

@@ -2,7 +2,7 @@
 
 from ..port import const
 from .dial import end_of
-from .queue import find, release
+from .queue import find, mark_gone, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -38,13 +38,9 @@ def drop(self: "Client", packet_id: int) -> bool:
     p = find(self, packet_id)
     if p < 0 or packet_id < 1 or (self.gone and packet_id in self.gone):
         return False
-    # The engine cuts it out, once none of its bytes are on their way.
-    self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
-    self.full = True
+    mark_gone(self, packet_id)
     if self.alone:
         self.alone.clear(packet_id)
-    self.kept -= 1
-    self.pending -= 1
     packet = bytes(self.q[p : end_of(self.q, p)])
     self.flush()
     report(self, packet, packet_id, reason)

@@ -60,9 +60,7 @@ class Subscription(Shown):
 
 def send(c: "Client", r: Subscription) -> None:
     """Queue a SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
-    if c.last_id == c.stop:
-        c.last_id = c.dial.next_id(c)
-    c.last_id = r.id = c.last_id + 1 & 65535 or 1
+    r.id = c.dial.take_id(c)
     r.asked = r.filters
     block = c.five.block(c, r) if c.five else b""
     if block is None:

@@ -1,0 +1,115 @@
+"""Which modules write which part of a client's state: those named here, and no others.
+
+A part that is not named is written by one module besides those that set a client up.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import flatmq
+
+SETUP = {"rare/setup", "v5/setup"}
+PUBLISH = {"client", "v5/__init__"}  # `publish` of each version
+# Attributes, and their writers.
+WRITERS: dict[str, set[str]] = {
+    # The queue, and what waits in it
+    "end kept": {*PUBLISH, "rare/handover", "engine", "rare/dial", "rare/queue"},
+    "pending": {*PUBLISH, "rare/handover", "rare/parts", "engine", "rare/dial", "rare/queue"},
+    "sent": {"engine", "rare/dial", "rare/queue"},
+    "gone": {"rare/dial", "rare/queue"},
+    "full": {"client", "rare/dial", "rare/queue", "rare/handover"},
+    "last_id": {*PUBLISH, "rare/dial"},
+    "stop": {"rare/dial", "rare/handover"},
+    "renamed": {"engine", "rare/aside", "rare/qos2", "rare/strays", "rare/connecting"},
+    "alone": {"rare/dial", "rare/aside", "rare/connecting", "v5/packets", "v5/flow"},
+    "large": {"rare/parts", "v5/methods"},
+    # The message that is published
+    "topic": {*PUBLISH, "v5/alias", "v5/packets"},
+    "head qos": {"client", "v5/alias"},
+    # The connection
+    "state": {"client", "engine", "rare/dial"},
+    "connected since tries delay began": {"engine", "rare/dial"},
+    "error": {"engine", "rare/dial", "rare/connecting", "v5/fallback"},
+    "due": {
+        "client", "engine", "rare/dial", "rare/connecting", "rare/waiting", "v5/packets",
+        "v5/replies",
+    },
+    "leaving": {"client", "rare/dial", "rare/connecting"},
+    "quiet": {"rare/connecting"},
+    "asked": {"engine", "rare/dial", "rare/waiting"},
+    "progress": {"rare/dial", "rare/subs", "rare/qos2", "v5/packets", "v5/reasons"},
+    "interval answer_ms tick": {"rare/saying", "v5/packets"},
+    "hello": {"rare/dial", "rare/saying", "v5/hello", "v5/fallback"},
+    "password": {"rare/saying", "v5/saying", "v5/fallback"},
+    "link": {"rare/saying", "bulk_cpython", "umqtt"},
+    # What comes in
+    "done limit": {"rare/dial", "rare/several", "rare/strays", "rare/subscribing"},
+    "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
+    "newest": {"rare/message", "rare/subscribing"},
+    "two": {"engine", "rare/dial", "rare/pieces", "v5/packets"},
+    "subs": {"rare/subscribing", "v5/subscribing"},
+    # Hooks, each for one module that is built on the client
+    "gate": {"spool", "umqtt"},
+    "on_dropped": {"spool", "aio"},
+}  # fmt: skip
+# What a client is called, and in its methods `self`.
+_NAMES = {"c", "client", "core", "self.client", "self._client", "self.core"}
+
+
+def state(source: str) -> set[str]:
+    """Return the attributes that the class Client declares in the source of its module."""
+    body = next(
+        node.body
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == "Client"
+    )
+    return {
+        node.target.id
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def written(source: str) -> Iterator[tuple[str, int]]:
+    """Return the attributes of a client that a module writes, and the lines."""
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(source), True)]
+    while waiting:
+        node, ours = waiting.pop()
+        if isinstance(node, ast.ClassDef):
+            ours = node.name in ("Client", "Client5")
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            owner = ast.unparse(node.value)
+            if owner in _NAMES or (owner == "self" and ours):
+                yield node.attr, node.lineno
+        waiting += [(child, ours) for child in ast.iter_child_nodes(node)]
+
+
+def wrong(folder: Path = Path(flatmq.__file__).parent) -> list[str]:
+    """Return what is written by a module that must not, or named here and not written."""
+    declared = state((folder / "client.py").read_text(encoding="utf-8"))
+    lines: dict[str, dict[str, int]] = defaultdict(dict)
+    for path in sorted(folder.rglob("*.py")):
+        module = path.relative_to(folder).with_suffix("").as_posix()
+        if module not in SETUP:
+            for name, line in written(path.read_text(encoding="utf-8")):
+                if name in declared:
+                    lines[name].setdefault(module, line)
+    found = []
+    named = {name: modules for names, modules in WRITERS.items() for name in names.split()}
+    for name, writers in sorted(lines.items()):
+        allowed = named.pop(name, None)
+        if allowed is None:
+            if len(writers) > 1:
+                found.append(f"{name}: several modules write it, {', '.join(sorted(writers))}")
+            continue
+        found += [
+            f"flatmq/{module}.py:{line}: must not write {name} of a client"
+            for module, line in sorted(writers.items())
+            if module not in allowed
+        ]
+        found += [f"{name}: {module} does not write it" for module in sorted(allowed - {*writers})]
+    return found + [f"{name}: nothing writes it" for name in sorted(named)]
