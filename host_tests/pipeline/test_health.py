@@ -300,7 +300,7 @@ def test_a_stream_has_no_health(spark: SparkSession) -> None:
 
 
 def test_each_table_has_a_function(spark: SparkSession) -> None:
-    """What it returns is computed when it is asked, so its columns must do here."""
+    """The columns are enough here: nothing is computed until the rows are collected."""
     table = frame(spark, [reading("a", 1, 1, 0.0)])
     boots, devices, gaps = (
         set(make(table).columns) for make in (health.health, health.devices, health.gaps)

@@ -214,7 +214,7 @@ def test_what_it_tells_of_itself(tmp_path: Path) -> None:
         assert values[1]["ingest-1/ingest/connects"] == 1
         service.start()
         service.until(lambda: [m["payload"] for m in told()].count(b"offline"))
-        # It took its leave, so the broker did not publish the will for it.
+        # It disconnected, so the broker did not publish its will.
         service.until(lambda: len(others.messages) >= 3)
         assert others.payloads("dev/ingest-1/status") == [b"online", b"offline", b"online"]
         service.kill()
