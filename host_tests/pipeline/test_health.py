@@ -23,6 +23,7 @@ from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.state.unnumbered import Unnumbered
+from pipeline.messages import frame, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -298,6 +299,17 @@ def test_a_stream_has_no_health(spark: SparkSession) -> None:
         health.health(spark.readStream.format("rate").load())
 
 
+def test_each_table_has_a_function(spark: SparkSession) -> None:
+    """The columns are enough here: nothing is computed until the rows are collected."""
+    table = frame(spark, [reading("a", 1, 1, 0.0)])
+    boots, devices, gaps = (
+        set(make(table).columns) for make in (health.health, health.devices, health.gaps)
+    )
+    assert boots >= {"device", "boot", "received", "lost", "silent", "status"}
+    assert devices >= {"device", "boots", "received", "lost", "silent", "status"}
+    assert gaps == {"device", "boot", "kind", "since", "until", "missing"}
+
+
 # A fleet in which everything goes wrong
 
 
@@ -446,6 +458,17 @@ def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
     devices = ds.dataset(kept, format="parquet").to_table()["device"].to_pylist()
     assert devices and "d3" not in devices
     assert forget.remove(file, "d3") == 0
+
+
+def test_closed_boots_without_a_gap_stay(tmp_path: Path) -> None:
+    sound = [Event(10.0 * n, "a", boot, n) for boot in (1, 2) for n in (1, 2, 3)]
+    events = [event._replace(at=event.at + 40 * event.boot) for event in sound]
+    _, closed = by_state(tmp_path, [events, [Event(3 * DAY, "b", 1, 1)]])
+    assert closed > 0
+    rows = keyed(written(tmp_path)["health"], "device", "boot")
+    assert {key: row["received"] for key, row in rows.items()} == {
+        ("a", 1): 3, ("a", 2): 3, ("b", 1): 1,
+    }  # fmt: skip
 
 
 def test_silence_counts_to_the_newest_message_and_a_wrong_clock_is_forgotten(

@@ -21,6 +21,7 @@ from flatmq import Client
 from flatmq_tools import broker, ports, senml
 from flatmq_tools.pipeline import landing, log
 from flatmq_tools.pipeline.landing import Landing, LandingError
+from observer import Observer
 from pipeline.mqtt import UNLIMITED
 from pipeline.survive import PREPARED, points, prepared
 
@@ -191,7 +192,10 @@ def test_sigkill_while_messages_come(tmp_path: Path) -> None:
 
 
 def test_what_it_tells_of_itself(tmp_path: Path) -> None:
-    with broker.mosquitto() as server:
+    with (
+        broker.mosquitto() as server,
+        Observer(server.host, server.port, "dev/ingest-1/status") as others,
+    ):
         service = Service(server, tmp_path, "--filter", "dev/#", "--metrics", "dev/ingest-1",
                           "--metrics-every", "1")  # fmt: skip
 
@@ -210,6 +214,9 @@ def test_what_it_tells_of_itself(tmp_path: Path) -> None:
         assert values[1]["ingest-1/ingest/connects"] == 1
         service.start()
         service.until(lambda: [m["payload"] for m in told()].count(b"offline"))
+        # It disconnected, so the broker did not publish its will.
+        service.until(lambda: len(others.messages) >= 3)
+        assert others.payloads("dev/ingest-1/status") == [b"online", b"offline", b"online"]
         service.kill()
 
 

@@ -45,6 +45,29 @@ def test_the_tables_are_merged_without_a_wait(tmp_path: Path) -> None:
     assert lines == []
 
 
+@pytest.mark.parametrize(("waits", "merges"), [(390.0, 1), (410.0, 2)])
+def test_a_merge_takes_at_most_a_fifth_of_the_time(
+    waits: float, merges: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days.prepared(tmp_path)
+    now = [1000.0]
+    begun: list[float] = []
+
+    def slow(_: merge.Merger) -> None:
+        begun.append(now[0])
+        now[0] += 100
+
+    monkeypatch.setattr(merge.Merger, "merge", slow)
+    monkeypatch.setattr(merging, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    at_work = Merging(_tables(tmp_path), print, every=60.0)
+    now[0] += 61
+    _looked(at_work, lambda: begun and at_work._working is None)
+    now[0] += waits
+    at_work.look()
+    at_work.close()
+    assert len(begun) == merges
+
+
 def test_a_system_without_the_step_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,8 @@ def test_the_options_of_the_sink() -> None:
     assert (settings.qos, settings.retain, settings.topic, settings.skip) == (2, False, None, True)
     assert (settings.patience, settings.bad_rows, settings.remarks) == (120, None, ())
     assert "pw" not in repr(settings)
+    longest = {**BASIC, "topic": "t", "connectionTimeout": "0"}
+    assert parse(longest).timeout == parse_sink(longest).timeout == 65_535  # of the client
     of_bahir = parse_sink({"brokerUrl": "b", "persistence": "memory", "cleanSession": "true"})
     assert of_bahir.remarks == (
         "persistence = 'memory': no effect on the sink",

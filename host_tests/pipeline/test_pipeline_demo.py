@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import flatmq
-from flatmq_tools import interpreter
+from flatmq_tools import broker, interpreter
 from flatmq_tools.fleet import compare, plan, truth
 from flatmq_tools.pipeline.cli import pipeline as main
 from flatmq_tools.pipeline.demo import Demo, Landed
@@ -127,6 +127,18 @@ def test_what_cannot_be_is_one_line(
     assert os.listdir(tmp_path / "mine") == ["precious"]
 
 
+def test_its_boards_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLATMQ_PASSWORD", "s3cret")
+    monkeypatch.setattr("flatmq_tools.pipeline.demo.START", 60.0)
+    demo = Demo(tmp_path, seconds=1, user="alice", console=Console(file=io.StringIO()))
+    with broker.embedded(users={"alice": "s3cret"}) as target, demo._boards(target) as boards:
+        ((board, name),) = boards.items()
+        try:
+            assert demo._told(board, name).published == 3
+        finally:
+            board.kill()
+
+
 BOOTS = [
     truth.Boot("a", 1, readings=6, published=5, acknowledged=5, lost=[3], duplicated=[4],
                ended=100.0),
@@ -152,6 +164,9 @@ def test_tables_that_agree(tmp_path: Path) -> None:
     assert status == 0
     assert "sent 8, landed 8; lost 1, found 1; duplicated 1, found 1: they agree" in line
     assert "WRONG" not in shown
+    rows = [re.split(r"\s{2,}", line.strip()) for line in shown.splitlines()]
+    assert ["lost", "1", "1", "found in health"] in rows
+    assert ["silent boards", "1", "1", "found in health"] in rows
 
 
 def _seen(**fields: int) -> Callable[[Landed], None]:

@@ -175,6 +175,9 @@ def test_every_picture_is_there_as_both(told: Figures, written: Path) -> None:
     spool = next(picture for picture in made if picture.name == "spool")
     # 35 that the last batch left, and its own.
     assert spool.says.endswith("at most 55.")
+    # Batches of the same time are below the messages that came then.
+    hours = {p.name: re.findall(r">(\d\d:\d\d)<", p.svg) for p in made}
+    assert hours["batches"] == hours["spool"] == hours["rate"] != []
     assert "steady" in loss.svg
     assert "3 " in loss.svg
 
@@ -258,6 +261,15 @@ def test_long_names_are_told_apart(told: Figures) -> None:
     assert "…board-0007<" in loss.svg
     assert "…board-0012<" in loss.svg
     assert "north" not in re.sub("aria-label=.[^>]*", "", loss.svg)
+
+
+def test_a_short_name_beside_a_long_one_is_whole(told: Figures) -> None:
+    names = ["kitchen", "fleet-of-the-north-board-0007"]
+    boards = [told.devices[-1]._replace(name=name, lost=7) for name in names]
+    made = pictures.pictures(Figures(told.since, told.until, 1, devices=boards))
+    (loss,) = (p for p in made if p.name == "loss")
+    assert ">kitchen<" in loss.svg
+    assert "board-0007<" in loss.svg
 
 
 def test_the_command_says_what_is_missing_before_spark_starts(tmp_path: Path) -> None:

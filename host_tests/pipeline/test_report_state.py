@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 from pathlib import Path
 
@@ -158,6 +159,23 @@ def test_batches_do_not_matter(spark: SparkSession, tables: Path, tmp_path: Path
     for stretch in (Period(midnight, midnight + YEAR / 365), Period(midnight + YEAR / 500)):
         found, wanted = of_state(folder, stretch), of_state(tables, stretch)
         same(found, wanted)
+
+
+def test_what_waited_is_known_where_spark_reads_files(tables: Path, tmp_path: Path) -> None:
+    """Spark reports no offsets then: it is what had come by then, without what is in a table."""
+    (tmp_path / "state").symlink_to(tables / "state")
+    times = [message.at for message in fleet(random.Random(7), 2.5)]
+    begins, rows = [times[-n] // 1 + 1 for n in (30, 20, 5)], [5, 30, 25]
+    lines = [
+        {"id": "q", "name": "raw", "batchId": n, "timestamp": at(begin).isoformat(),
+         "numInputRows": rows[n], "durationMs": {"triggerExecution": 400}}
+        for n, begin in enumerate(begins)
+    ]  # fmt: skip
+    (tmp_path / "progress.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    came = [sum(time < begin for time in times) for begin in begins]
+    taken = [len(times) - sum(rows[n + 1 :]) for n in range(3)]  # with that batch
+    waited = [batch.spool for batch in of_state(tmp_path).batches]
+    assert waited == [max(c - t, 0) for c, t in zip(came, taken, strict=True)] != [0, 0, 0]
 
 
 def test_periods() -> None:

@@ -136,6 +136,21 @@ def test_a_batch_of_many_boots_costs_what_is_in_it(state: State) -> None:
     assert len(statements) < 40
 
 
+def test_usual_intervals_are_not_kept_as_silences(state: State) -> None:
+    """Each of a device's first intervals is kept, until it is known what is usual."""
+    drawn = random.Random(3)
+    count = "SELECT count(*) FROM silences"
+    at, seq = 0, 0
+    for batch, many in enumerate((50, 30)):
+        packs = [Pack("a", 1, seq + n, at + n * 10_000 + drawn.randrange(5_000))
+                 for n in range(many)]  # fmt: skip
+        if batch:
+            assert state.store.db.execute(count).fetchone() == (49,)
+        assert included(state, packs, batch) == set()
+        seq, at = seq + many, at + many * 10_000
+    assert state.store.db.execute(count).fetchone() == (0,)
+
+
 def test_a_file_of_another_version_is_refused_or_made_again(tmp_path: Path) -> None:
     file = tmp_path / "state.sqlite"
     store = Store(file)
