@@ -43,8 +43,8 @@ MAY_BE_ON_HEAP = {
     "rare/saying": {"set_will", "reconfigure", "_change"},
     "rare/setup": {"make", "make.<listcomp>"},
     # A message that is dropped, and packet identifiers that are used up.
-    "rare/strays": {"nearest", "nearest.<dictcomp>", "report"},
-    "rare/waiting": {"publish_wait"},
+    "rare/strays": {"next_id", "next_id.<dictcomp>", "report"},
+    "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK, CONNACK and a loss; the first is `send`.
     "rare/subs": {
         "static string 138",

@@ -1,4 +1,4 @@
-"""What makes programs short: texts of payloads and errors, room that is waited for, times."""
+"""Short programs: texts of payloads, the first failure, room that is waited for, times."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def test_the_first_failure_is_printed(
     said = capsys.readouterr().out
     assert said == f"flatmq: {bench.client.error}; trying again\n"
     if fails is refused:
-        assert "the broker refused the connection: " in said
-        assert "not authorized" in said.lower().replace("return code 5, ", "")
+        assert said.startswith("flatmq: refused: CONNACK: ")
+        assert "not authorized" in said.lower()
     else:
-        assert said.startswith("flatmq: the connection ended, or could not be made: connect: ")
+        assert said.startswith("flatmq: closed: connect: ")
         assert str(errno.EHOSTUNREACH) in said
     for _ in range(3):
         bench.clock.now += 60000
@@ -147,21 +147,6 @@ def test_nothing_is_printed_where_something_else_tells(
     bench.client.disconnect(0)
     bench = make()
     bench.link.fails = "connect"
-    with pytest.raises(MQTTError, match="the connection ended"):
+    with pytest.raises(MQTTError, match="closed: connect"):
         bench.client.connect(100)
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (
-            MQTTError("refused", "CONNACK: return code 4", 4),
-            "the broker refused the connection: CONNACK: return code 4, bad user name or password",
-        ),
-        (MQTTError("timeout", "PINGRESP"), "no answer in time: PINGRESP"),
-        (MQTTError("tls", "not in pin: abc"), "TLS failed: not in pin: abc"),
-    ],
-)
-def test_an_error_is_a_sentence(error: MQTTError, sentence: str) -> None:
-    assert str(error) == sentence

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .errors import MQTTError
-    from .rare import aside, connecting, handover, parts, saying, strays, subscribing, waiting
+    from .rare import (
+        aside,
+        connecting,
+        handover,
+        parts,
+        publishing,
+        saying,
+        strays,
+        subscribing,
+        waiting,
+    )
     from .rare import bulk as queueing
     from .rare.message import Message
     from .rare.setup import Stats
@@ -118,7 +128,7 @@ class Client(Shown):
     kept: int  # messages in `q` that wait for an acknowledgement
     full: bool  # a message found no room
     last_id: int  # the packet identifier assigned last,
-    stop: int  # and the last one that is known to be free
+    stop: int  # and the next one that may be in use
     own: int  # the highest one that the client assigns
     topic: "Any"  # topic and QoS of the last message
     qos: int
@@ -173,8 +183,7 @@ class Client(Shown):
     requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
     apart: bool  # they are sent one at a time
     five: "Any"  # the module `v5.packets`, None in 3.1.1
-    dial: "Any"  # the module `rare.dial`, once it is loaded,
-    two: "Any"  # `rare.qos2`,
+    two: "Any"  # the module `rare.qos2`, once it is loaded,
     subs: "Any"  # and `rare.subs`
     large: "parts.Parts | None"
     pieces: "Any"
@@ -198,7 +207,7 @@ class Client(Shown):
         subscribe = subscribing.subscribe
         unsubscribe = subscribing.unsubscribe
         ping = waiting.ping
-        publish_wait = waiting.publish_wait
+        publish_wait = publishing.publish_wait
         wait = waiting.wait
         withdraw = subscribing.withdraw
 
@@ -277,10 +286,10 @@ class Client(Shown):
             return None
         head[1] = n & 127
         if qos:
-            qos = self.last_id
+            qos = self.last_id + 1 & 65535 or 1
             if qos == self.stop:
-                qos = (self.dial or load("dial")).next_id(self)
-            self.last_id = qos = qos + 1 & 65535 or 1
+                qos = load("strays").next_id(self)
+            self.last_id = qos
             head[-2] = qos >> 8
             head[-1] = qos & 255
         # This also removes what Ctrl-C may have left.

@@ -99,7 +99,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
     alone = c.alone
-    dial = c.dial
+    dial: Any = load("dial") if stream else None
     now = ticks()
     n: Any
     ms: Any
@@ -156,7 +156,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
                         try:
-                            c.dial = dial = load("dial")
+                            dial = load("dial")
                             stream = dial.step(c)
                             if c.state == "waiting":
                                 ms = 0  # it has failed, which the application sees first
@@ -412,6 +412,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if q[p] & 4:
                                 stats.downgraded += 1  # this broker does not support QoS 2
                             acked = now
+                            if not (p or alone or c.large or c.own < 65535):
+                                c.stop = rx[t] << 8 | rx[t + 1]  # those before it are free
                             c.kept -= 1
                             c.pending -= 1
                             sent -= n - p

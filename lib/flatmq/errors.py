@@ -18,19 +18,14 @@ class MQTTError(Exception):
     "dropped"   in `aio`: the message was set aside; `code` is its packet identifier
 
     `detail` is a text that says what happened. `code` is 0 unless stated otherwise above. `str()`
-    of it is a sentence for people.
+    has the kind and the detail.
     """
 
     def __init__(self, kind: str, detail: object, code: int = 0) -> None:
-        super().__init__(kind, detail)
+        super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
         self.code = code
-
-    def __str__(self) -> str:
-        from .show import sentence
-
-        return sentence(self)
 
 
 # Made in advance, while there is memory.

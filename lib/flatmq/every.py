@@ -1,4 +1,4 @@
-"""What a program does every so often, in a loop that polls."""
+"""Times that come again, for a loop that polls."""
 
 from . import port as clock
 from .port import ticks_add, ticks_diff

@@ -19,29 +19,6 @@ def show(thing: "Any") -> str:
     return f"<{kind} {how.get(kind, _numbers)(thing)}>"
 
 
-_KINDS = {
-    "refused": "the broker refused the connection",
-    "closed": "the connection ended, or could not be made",
-    "timeout": "no answer in time",
-    "protocol": "the broker broke a rule of MQTT",
-    "resource": "something is too small here, or not available",
-    "tls": "TLS failed",
-    "dropped": "the message was set aside",
-}
-_RETURN_CODES = (
-    "unacceptable protocol version", "client identifier rejected", "broker unavailable",
-    "bad user name or password", "not authorized",
-)  # fmt: skip
-
-
-def sentence(e: "Any") -> str:
-    """Return what an MQTTError says, for people."""
-    text = f"{_KINDS.get(e.kind, e.kind)}: {e.detail}"
-    if e.kind == "refused" and 1 <= e.code <= len(_RETURN_CODES):  # of 3.1.1, section 3.2.2.3
-        text += f", {_RETURN_CODES[e.code - 1]}"
-    return text
-
-
 def _numbers(thing):
     names = [name for name in dir(thing) if name[0] != "_"]
     values = [(name, getattr(thing, name)) for name in names]

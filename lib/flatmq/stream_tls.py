@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DATA = (str, bytes, bytearray, memoryview)
-SPARE = const(4096)  # bytes; see stream_tls_board
+SPARE = const(4096)  # bytes; see stream_tls_reserve
 
 
 class TLS:

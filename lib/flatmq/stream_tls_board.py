@@ -6,13 +6,12 @@ The client has no state for the handshake: the socket continues it with each wri
 accepts CONNECT when it is done.
 """
 
-import gc
 import select
 import sys
 
 import tls
 
-from .port import collect, const
+from .port import const
 from .stream_tcp import TCP
 from .stream_tls import SPARE, contents
 
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
     from .errors import MQTTError
     from .stream_tls import TLS
 
-# Mbed TLS allocates two buffers and 1.7 KB in small blocks for each connection, and 3 to 6 KB more
-# in small blocks during the handshake. Each buffer here takes as much of the heap as one of TLS.
-_IN = const(16725)
-_OUT = const(4437)
-_SMALL = const(1062)
-# Pieces of the spare for the handshake. They are the first in the list of what is held; the others
-# are held only while there is no connection.
-_ONLINE = const(8)
 _SHAKING_MS = const(100)  # most ms until the handshake is continued
 # Ports on which Mbed TLS has a heap of its own.
 _OWN_HEAP = ("esp32", "linux", "darwin", "win32", "webassembly")
@@ -62,52 +53,19 @@ class Link(TCP):
         self._tls: Any = None
         self._ready: Any = None
         self._events = 0
-        self._kept: list[bytearray | None] = []
+        self._reserve: Any = None
         n = settings.reserve
         if n is None:
             n = sys.platform not in _OWN_HEAP
-        self._sizes: tuple[int, ...] = ()
         if n:
-            n = (SPARE if n is True else n) // _ONLINE
-            self._sizes = (n,) * _ONLINE + (_SMALL, _SMALL, _OUT, _IN)
-            self._kept = [None] * len(self._sizes)
-            above = _above()  # of the heap, all but its end
-            self._kept[-2] = bytearray(_OUT)
-            self._kept[-1] = bytearray(_IN)
-            del above
-            self._keep()
+            from .stream_tls_reserve import Reserve
 
-    def _keep(self):
-        """Hold the memory that TLS will need: the application cannot use or fragment it.
-
-        The buffers come first: a small block that takes a part of their place could keep it for
-        good. Without the spare, small blocks of TLS and of the client would do that.
-        """
-        collect()
-        try:  # noqa: SIM105 (there is no contextlib on a board)
-            self._claim()
-        except MemoryError:
-            pass  # the next connection tries with what there is
-
-    def _claim(self):
-        kept = self._kept
-        i = len(kept)
-        if i and self._tls:
-            i = _ONLINE
-        while i:
-            i -= 1
-            if kept[i] is None:
-                kept[i] = bytearray(self._sizes[i])
-
-    def _let_go(self):
-        kept = self._kept
-        for i in range(len(kept)):
-            kept[i] = None
-        collect()
+            self._reserve = Reserve(SPARE if n is True else n)
 
     def accepted(self) -> None:
-        """Hold the spare again: the broker has accepted the connection."""
-        self._keep()
+        """Hold memory for the next handshake: the broker has accepted the connection."""
+        if self._reserve:
+            self._reserve.hold(True)
 
     def _load(self):
         s = self._settings
@@ -144,7 +102,8 @@ class Link(TCP):
         self._digest = None
         if not self._context:
             self._load()
-        self._keep()
+        if self._reserve:
+            self._reserve.hold(False)
         super().connect()
 
     def stream(self) -> "Any":
@@ -154,7 +113,8 @@ class Link(TCP):
             return None
         self.stage = "handshake"
         ready = select.poll()  # made first: the memory released below is for TLS alone
-        self._let_go()
+        if self._reserve:
+            self._reserve.release()
         self._tls = self._context.wrap_socket(
             s, server_hostname=self._name, do_handshake_on_connect=False
         )
@@ -210,21 +170,5 @@ class Link(TCP):
                 s.close()
         finally:
             super().close()
-            self._keep()
-
-
-def _above() -> bytearray:
-    """Return a buffer that leaves room for those of TLS at the end of the largest free block.
-
-    What the application claims is below them then, and what is short-lived does not split them.
-    """
-    collect()
-    n = gc.mem_free()
-    while n > _IN + _OUT:
-        try:
-            bytearray(n)
-            break
-        except MemoryError:
-            n -= 1024
-    collect()
-    return bytearray(max(n - _IN - _OUT - 1024, 0))
+            if self._reserve:
+                self._reserve.hold(False)

@@ -1,4 +1,4 @@
-"""Which modules write which part of a client's state: those named here, and no others.
+"""The writers of each part of a client's state: the modules named here, and no others.
 
 A part that is not named is written by one module besides those that set a client up.
 """
@@ -14,16 +14,18 @@ import flatmq
 
 SETUP = {"rare/setup", "v5/setup"}
 PUBLISH = {"client", "v5/__init__"}  # `publish` of each version
+QUEUE = {"engine", "rare/dial", "rare/queue", "rare/handover", "rare/connecting"}
 # Attributes, and their writers.
 WRITERS: dict[str, set[str]] = {
     # The queue, and what waits in it
-    "end kept": {*PUBLISH, "rare/handover", "engine", "rare/dial", "rare/queue"},
-    "pending": {*PUBLISH, "rare/handover", "rare/parts", "engine", "rare/dial", "rare/queue"},
+    "end": {*PUBLISH, *QUEUE, "v5/fallback"},
+    "kept": {*PUBLISH, *QUEUE, "rare/strays"},
+    "pending": {*PUBLISH, *QUEUE, "rare/strays", "rare/parts"},
     "sent": {"engine", "rare/dial", "rare/queue"},
-    "gone": {"rare/dial", "rare/queue"},
-    "full": {"client", "rare/dial", "rare/queue", "rare/handover"},
-    "last_id": {*PUBLISH, "rare/dial"},
-    "stop": {"rare/dial", "rare/handover"},
+    "gone": {"rare/dial", "rare/strays", "rare/connecting"},
+    "full": {"client", "rare/dial", "rare/strays", "rare/handover", "rare/connecting"},
+    "last_id": {*PUBLISH, "rare/subs", "rare/aside", "rare/parts"},
+    "stop": {"engine", "rare/queue", "rare/strays", "rare/handover"},
     "renamed": {"engine", "rare/aside", "rare/qos2", "rare/strays", "rare/connecting"},
     "alone": {"rare/dial", "rare/aside", "rare/connecting", "v5/packets", "v5/flow"},
     "large": {"rare/parts", "v5/methods"},

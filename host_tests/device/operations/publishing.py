@@ -40,20 +40,44 @@ def qos1_and_its_puback(proof):
     return _settling(1, 0x32)
 
 
-def qos1_when_all_identifiers_have_been_used(proof):
-    """Free ones are looked for: one is in use."""
+def _with_few_identifiers(qos, waits):
+    """Five more are known to be free: the others have been used."""
     link, client = online()
-    first = link.publish(TOPIC, PAYLOAD, 1)
+    before = link.publish(TOPIC, PAYLOAD, qos) if waits else None
+    client.stop = client.last_id + 5
     client.poll()
     link.took_any()
-    wanted = packets.numbered(TOPIC, PAYLOAD, 0x32)
+    wanted = packets.numbered(TOPIC, PAYLOAD, 0x30 | qos << 1)
     while True:
-        client.last_id = client.stop = first - 1
-        identifier = link.publish(TOPIC, PAYLOAD, 1)
+        identifier = link.publish(TOPIC, PAYLOAD, qos)
         client.poll()
-        sent = link.took(wanted.with_id(identifier)) and client.pending == 2
-        link.give(packets.PUBACK.with_id(identifier))
-        yield sent and identifier == first + 1
+        sent = link.took(wanted.with_id(identifier)) and client.pending == 1 + waits
+        if not waits:
+            before = identifier
+        if qos == 2:
+            link.give(packets.PUBREC.with_id(before))
+            link.took_any()
+            link.give(packets.PUBCOMP.with_id(before))
+        else:
+            link.give(packets.PUBACK.with_id(before))
+        before = identifier
+        yield sent and client.pending == waits
+
+
+def qos1_when_identifiers_have_been_used(proof):
+    return _with_few_identifiers(1, False)
+
+
+def qos1_when_identifiers_have_been_used_and_one_waits(proof):
+    return _with_few_identifiers(1, True)
+
+
+def qos2_when_identifiers_have_been_used(proof):
+    return _with_few_identifiers(2, False)
+
+
+def qos2_when_identifiers_have_been_used_and_one_waits(proof):
+    return _with_few_identifiers(2, True)
 
 
 def qos2_and_its_pubrec_pubrel_pubcomp(proof):

@@ -176,7 +176,10 @@ class Aside:
         data = q[p:e]
         q[p:e] = b""
         if data[0] & 6 == 2:
-            new = c.dial.take_id(c)
+            new = c.last_id + 1 & 65535 or 1
+            if new == c.stop:
+                new = load("strays").next_id(c)
+            c.last_id = new
             rename(c, pid, new)
             pid = new
             i = id_at(data, 0)

@@ -112,5 +112,7 @@ def abandon(self: "Client") -> None:
         self.error = error
     if self.large and self.large.waits:
         self.large.set_aside("dropped by the application")
-    load("queue").clear(self)
-    self.alone = self.renamed = None
+    self.q[0:] = b""
+    self.end = self.kept = self.pending = 0
+    self.gone = self.alone = self.renamed = None
+    self.full = False

@@ -30,7 +30,6 @@ _REFUSED = const(256)
 def step(c: "Client") -> "Any":
     """Do the next step of connecting. Returns the stream once there is one."""
     link = c.link
-    doing = "lookup"
     try:
         if c.state == "waiting" and link.address is None:
             c.state = "resolving"
@@ -38,11 +37,9 @@ def step(c: "Client") -> "Any":
         if c.state != "connecting":
             if link.address is None:
                 link.resolve()
-            doing = "connect"
             c.state = "connecting"
             c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
             link.connect()
-        doing = "connect"
         stream = link.stream()
         if stream:
             if c.password:
@@ -53,7 +50,7 @@ def step(c: "Client") -> "Any":
         elif ticks_diff(clock.ticks_ms(), c.due) >= 0:
             lost(c, _NOT_CONNECTED, "connecting")
     except Exception as e:
-        lost(c, e, doing)
+        lost(c, e, "connect" if link.address else "lookup")
         return None
     return stream
 
@@ -84,9 +81,7 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     c.trusted = True
     c.same = same and not doubt
     resend(c, same, doubt)
-    accepted = getattr(c.link, "accepted", None)
-    if accepted:
-        accepted()
+    getattr(c.link, "accepted", bool)()  # bool does nothing
     c.stats.connects += 1
     c.error = None
     c.state = "online"
@@ -173,26 +168,25 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.subs.lost(c, closed, flight)
     if c.large:
         c.large.lost(closed and flight is None)
-    try:
-        c.error = load("reasons").explained(c, what, doing, greeted > 1)
-    except Exception:
-        c.error = NO_MEMORY
-    drop("reasons", "strays", "show")
-    c.stats.losses += 1
+    if what is _LEFT:
+        c.state = "offline"
+        c.leaving = c.error = None
+    else:
+        try:
+            c.error = load("reasons").explained(c, what, doing, greeted > 1)
+        except Exception:
+            c.error = NO_MEMORY
+        drop("reasons", "strays", "show")
+        c.stats.losses += 1
     c.limit = c.done = 0
     if c.message is not None:
         c.message.offset = c.message.size = 0
     c.asked = False
     c.tries += 1
-    if c.tries % _LOOK_UP == 0:
+    if not c.tries % _LOOK_UP:
         c.link.address = None
-    if what is _LEFT:
-        c.state = "offline"
-        c.leaving = None
-        c.error = None
-        c.stats.losses -= 1
-    half = c.delay // 2
-    c.due = ticks_add(clock.ticks_ms(), half + (half * random.getrandbits(8) >> 8))
+    # From one half of the delay to the whole
+    c.due = ticks_add(clock.ticks_ms(), c.delay * (256 + random.getrandbits(8)) >> 9)
     c.delay = min(c.delay * 2, c.retry_max_ms)
     if c.five:
         c.five.ended(c, what)
@@ -285,44 +279,6 @@ def id_at(q: "bytearray", p: int) -> int:
     while q[p] > 127:
         p += 1
     return p + 3 + (q[p + 1] << 8 | q[p + 2])
-
-
-def next_id(c: "Client") -> int:
-    """Return the identifier before the next free one, and set `stop` to the last free one."""
-    pid = c.last_id
-    while True:
-        if pid >= c.own:
-            pid = 0
-        n = nearest(c, pid)
-        if c.requests or c.large or c.renamed:
-            n = load("strays").nearest(c, pid, n)
-        if n > 1:
-            c.stop = pid + n - 1
-            return pid
-        pid += 1
-
-
-def take_id(c: "Client") -> int:
-    """Return a packet identifier that is in use from now on."""
-    if c.last_id == c.stop:
-        c.last_id = next_id(c)
-    c.last_id = c.last_id + 1 & 65535 or 1
-    return c.last_id
-
-
-def nearest(c: "Client", pid: int) -> int:
-    """Return the distance from `pid` to the next identifier in the queue, or to the end."""
-    q = c.q
-    least = c.own - pid + 1
-    p = 0
-    while p < c.end:
-        if q[p] & 6:
-            i = id_at(q, p)
-            i = (q[i] << 8 | q[i + 1]) - pid & 65535
-            if i and i < least:
-                least = i
-        p = end_of(q, p)
-    return least
 
 
 def tidy(c: "Client", sent: int) -> int:

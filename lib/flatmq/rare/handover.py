@@ -41,7 +41,8 @@ class Handover:
         for n in (129, 16386, 2097155):  # above these, Remaining Length has another byte
             if client.room > n:
                 self.most -= 1
-        client.own = client.stop = _OWN  # all of them are free
+        client.own = _OWN
+        client.stop = _OWN + 1  # all of them are free
 
     def check(self, topic: "bytes | str") -> None:
         """Raise ValueError or TypeError if this is not a valid topic name."""

@@ -17,7 +17,7 @@ MODULES = {
     "handover": "handover",
     "ping": "waiting",
     "publish_from": "parts",
-    "publish_wait": "waiting",
+    "publish_wait": "publishing",
     "queue": "bulk",
     "reconfigure": "saying",
     "set_credentials": "saying",
@@ -28,7 +28,7 @@ MODULES = {
     "withdraw": "subscribing",
 }
 # Those whose module stays loaded become methods of the class.
-_STAY = ("waiting", "parts", "bulk")
+_STAY = ("waiting", "parts", "bulk", "publishing")
 
 
 def method(c: "Client", name: str) -> "Any":

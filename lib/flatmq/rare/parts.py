@@ -97,7 +97,10 @@ class Parts:
         number("size of the packet", n, 0, 268435455)
         self.pid = 0
         if head & 6:
-            self.pid = (c.dial or load("dial")).take_id(c)
+            self.pid = c.last_id + 1 & 65535 or 1
+            if self.pid == c.stop:
+                self.pid = load("strays").next_id(c)
+            c.last_id = self.pid
         packet = bytearray(5)
         packet[0] = head
         packet = packet[: put_length(packet, 1, n)]

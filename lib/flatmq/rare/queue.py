@@ -1,4 +1,4 @@
-"""Change the queue in the middle. Loaded for what is not settled by a PUBACK."""
+"""Find a message in the queue, and cut it out. Loaded for what is not settled by a PUBACK."""
 
 from ..port import const
 from .dial import end_of, id_at
@@ -25,32 +25,12 @@ def release(c: "Client", p: int) -> None:
     """Cut the message at `p` out of the queue."""
     e = end_of(c.q, p)
     if c.q[p] & 6:
+        if not (p or c.alone or c.large or c.own < 65535):
+            i = id_at(c.q, p)
+            c.stop = c.q[i] << 8 | c.q[i + 1]  # those before it are free
         c.kept -= 1
     c.pending -= 1
     if p < c.sent:
         c.sent -= e - p
     c.end -= e - p
     c.q[p:e] = b""
-
-
-def replace(c: "Client", p: int, e: int, packet: bytes) -> int:
-    """Put another packet in the place of the one from `p` to `e`. Returns where it ends."""
-    c.q[p:e] = packet
-    c.end += len(packet) - (e - p)
-    return p + len(packet)
-
-
-def mark_gone(c: "Client", pid: int) -> None:
-    """Have the engine cut a message out, once none of its bytes are on their way."""
-    c.gone = list(c.gone or ()) + [pid]  # noqa: RUF005 - as MicroPython has it
-    c.full = True
-    c.kept -= 1
-    c.pending -= 1
-
-
-def clear(c: "Client") -> None:
-    """Forget all messages."""
-    c.q[0:] = b""
-    c.end = c.kept = c.pending = 0
-    c.gone = None
-    c.full = False

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from ..client import Client
 
 _END = const(1)
-_LEFT = const(7)
 _REFUSED = const(256)
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
 _RESOURCE = (32, 33)  # something is too small here
@@ -21,7 +20,6 @@ TEXTS = {
     4: "PINGRESP",
     5: "no acknowledgement",
     6: "interrupted",
-    7: "disconnected",
     16: "Remaining Length of 5 bytes",
     17: "CONNACK is not first",
     18: "not a topic name",
@@ -37,6 +35,11 @@ TEXTS = {
     32: "larger than rx_size",
     33: "topic name > rx_size",
 }
+# Return codes of CONNACK (3.1.1, section 3.2.2.3)
+CODES = (
+    "unacceptable protocol version", "client identifier rejected", "server unavailable",
+    "bad user name or password", "not authorized",
+)  # fmt: skip
 
 
 def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTError:
@@ -45,8 +48,7 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
     The first one is printed, if the application is not called.
     """
     error = _reason(c, what, doing, accepted)
-    called = accepted and c.on_disconnect
-    if what is not _LEFT and not (c.stats.losses or c.quiet or called):
+    if not (c.stats.losses or c.quiet or (accepted and c.on_disconnect)):
         print(f"flatmq: {error}; trying again")
     return error
 
@@ -60,6 +62,8 @@ def _reason(c, what, doing, accepted):
         if what >> 8 == 1:
             code = what - _REFUSED
             text = f"CONNACK: return code {code}"
+            if code <= len(CODES):
+                text += f", {CODES[code - 1]}"
             if c.five:
                 text = load("reasons", "v5").refusal(c, code)
             return MQTTError("refused", text, code)

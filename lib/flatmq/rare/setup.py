@@ -147,9 +147,7 @@ answers 64 8 268435456"""
     c.topics = [c, c, c]
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
-    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.dial = c.two = (
-        c.subs
-    ) = None
+    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
     c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
     c.names = [b"\0\0\0"] * 9  # no PUBLISH has this: a topic name is never empty
@@ -164,7 +162,7 @@ answers 64 8 268435456"""
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)
-    c.stop = c.last_id - 1 & 65535 or 65535
+    c.stop = c.last_id or 65535  # all others are free
     c.own = 65535
     c.state = "offline"
     c.saved = None

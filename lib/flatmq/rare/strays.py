@@ -1,8 +1,8 @@
-"""Handle what is rare: a message refused or dropped, odd identifiers. Loaded for one call."""
+"""Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
 from ..port import const
-from .dial import end_of
-from .queue import find, mark_gone, release
+from .dial import end_of, id_at
+from .queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -10,20 +10,39 @@ if TYPE_CHECKING:
     from .message import Message
 
 
-def nearest(c: "Client", pid: int, least: int) -> int:
-    """Return the distance from `pid` to the next identifier in use; at most `least`.
-
-    Those in the queue have been compared.
-    """
+def next_id(c: "Client") -> int:
+    """Return the next free identifier, and set `stop` to the next one in use."""
+    pid = c.last_id
     if c.renamed:
         c.renamed = {old: new for old, new in c.renamed.items() if find(c, new) >= 0}
-    used = list(c.renamed or ()) + [r.id for r in c.requests]
-    if c.large and c.large.waits:
-        used.append(c.large.pid)
-    for i in used:
-        if i and i != pid:
-            least = min(least, i - pid & 65535)
-    return least
+    while True:
+        if pid >= c.own:
+            pid = 0
+        least = c.own - pid + 1
+        for old in c.renamed or ():
+            i = old - pid & 65535
+            if i and i < least:
+                least = i
+        p = 0
+        while p < c.end:
+            if c.q[p] & 6:
+                i = id_at(c.q, p)
+                i = (c.q[i] << 8 | c.q[i + 1]) - pid & 65535
+                if i and i < least:
+                    least = i
+            p = end_of(c.q, p)
+        for r in c.requests:
+            i = r.id - pid & 65535
+            if r.id and i and i < least:
+                least = i
+        if c.large and c.large.waits and c.large.pid:
+            i = c.large.pid - pid & 65535
+            if i and i < least:
+                least = i
+        if least > 1:
+            c.stop = pid + least & 65535 or 1
+            return pid + 1
+        pid += 1
 
 
 def drop(self: "Client", packet_id: int) -> bool:
@@ -38,9 +57,13 @@ def drop(self: "Client", packet_id: int) -> bool:
     p = find(self, packet_id)
     if p < 0 or packet_id < 1 or (self.gone and packet_id in self.gone):
         return False
-    mark_gone(self, packet_id)
+    # The engine cuts it out, once none of its bytes are on their way.
+    self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
+    self.full = True
     if self.alone:
         self.alone.clear(packet_id)
+    self.kept -= 1
+    self.pending -= 1
     packet = bytes(self.q[p : end_of(self.q, p)])
     self.flush()
     report(self, packet, packet_id, reason)

@@ -5,7 +5,7 @@ growing pauses, while everything else flows.
 """
 
 from .. import port as clock
-from ..port import Shown, const, ticks_add, ticks_diff
+from ..port import Shown, const, load, ticks_add, ticks_diff
 from ..topic import matches
 
 TYPE_CHECKING = const(0)
@@ -60,7 +60,11 @@ class Subscription(Shown):
 
 def send(c: "Client", r: Subscription) -> None:
     """Queue a SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
-    r.id = c.dial.take_id(c)
+    r.id = c.last_id + 1 & 65535 or 1
+    if r.id == c.stop:
+        r.id = 0
+        r.id = load("strays").next_id(c)
+    c.last_id = r.id
     r.asked = r.filters
     block = c.five.block(c, r) if c.five else b""
     if block is None:

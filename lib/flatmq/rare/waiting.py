@@ -6,12 +6,7 @@ from .queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..client import Client
-
-
-_SOON = const(20)  # ms after which room is looked for again
 
 
 def ping(self: "Client") -> None:
@@ -37,29 +32,6 @@ def wait(self: "Client", timeout_ms: int = 10000) -> bool:
         if self.pending:
             self.poll(left)
     return True
-
-
-def publish_wait(
-    self: "Client",
-    topic: "bytes | str",
-    payload: "bytes | bytearray | memoryview | str" = b"",
-    qos: int = 0,
-    retain: bool = False,
-    timeout_ms: int = 10000,
-    **more: "Any",
-) -> "int | None":
-    """Publish, and poll until there is room for the message, for at most `timeout_ms`.
-
-    Returns and raises what `publish` does; None if there was no room in that time.
-    """
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
-    while True:
-        packet_id = self.publish(topic, payload, qos, retain, **more)
-        left = ticks_diff(end, clock.ticks_ms())
-        if packet_id is not None or left <= 0:
-            return packet_id
-        self.flush()
-        self.poll(min(left, _SOON))
 
 
 def awaits(self: "Client", packet_id: int) -> bool:

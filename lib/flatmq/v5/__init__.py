@@ -154,10 +154,10 @@ class Client5(Client):
             return None
         head[1] = properties & 127  # type: ignore[operator]
         if qos:
-            qos = self.last_id
+            qos = self.last_id + 1 & 65535 or 1
             if qos == self.stop:
-                qos = (self.dial or load("dial")).next_id(self)
-            self.last_id = qos = qos + 1 & 65535 or 1
+                qos = load("strays").next_id(self)
+            self.last_id = qos
             head[self.high] = qos >> 8
             head[self.high + 1] = qos & 255
         topic[self.end :] = head  # type: ignore[index]

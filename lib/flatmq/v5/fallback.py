@@ -3,7 +3,6 @@
 from ..port import const, drop, load
 from ..rare.dial import end_of
 from ..rare.message import NEVER
-from ..rare.queue import replace
 from ..wire import get_length, put_length
 
 TYPE_CHECKING = const(0)
@@ -34,7 +33,10 @@ def fall_back(c: "Client5") -> None:
     p = 0
     while p < c.end:
         e = end_of(q, p)
-        p = replace(c, p, e, _without(bytes(q[p:e])))
+        packet = _without(bytes(q[p:e]))
+        q[p:e] = packet
+        c.end += len(packet) - (e - p)
+        p += len(packet)
     if c.large and c.large.waits:
         c.large.head = bytearray(_without(c.large.head, c.large.size))
     for s in c.subscriptions + c.requests:
