@@ -208,7 +208,8 @@ class Oracle:
             self._cut(bytes(self.wire))
         elif self.full and self.passing:
             self._may_be_ahead()
-        if self.greeted and self.state == "greeting" and not self.refused:
+        # While it waits for the rest of CONNECT or AUTH the broker accepts nothing.
+        if self.state == "greeting" and not self.refused and not self.is_early():
             self.trusted = self.options.clean_session
         if self.state == "online":
             closed = self.by_peer and "closed" in self.why
