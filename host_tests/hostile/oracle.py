@@ -156,6 +156,7 @@ class Oracle:
         self.wire = bytearray()
         self.full = False  # the network has not taken all that it was offered last
         self.greeted = False
+        self.was_early = True  # see is_early: when something was read last
         self.cursor = 0  # in `out`: what comes before was written, or need not be
         self.passing = False  # there were more messages than the broker takes
         self.aliases = 0
@@ -209,7 +210,8 @@ class Oracle:
         elif self.full and self.passing:
             self._may_be_ahead()
         # While it waits for the rest of CONNECT or AUTH the broker accepts nothing.
-        if self.state == "greeting" and not self.refused and not self.is_early():
+        cut = self.was_early if self.fault else self.is_early()
+        if self.state == "greeting" and not self.refused and not cut:
             self.trusted = self.options.clean_session
         if self.state == "online":
             closed = self.by_peer and "closed" in self.why
@@ -277,6 +279,7 @@ class Oracle:
         self.silent = 0
         self.asked = False
         self.heard = True
+        self.was_early = self.is_early()
         self.buf += data
         self.advance()
 
