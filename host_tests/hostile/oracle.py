@@ -1025,10 +1025,10 @@ class Oracle:
     def _overtake(self, m: Outgoing, held: list[Outgoing]) -> None:
         """A message at QoS 0 was put before those that were held back, and stays there."""
         self.ahead = None
-        at = self.out.index(m)
-        self.out.remove(m)
-        at = min([at, *(i for i, each in enumerate(self.out) if each in held)])
-        self.out.insert(at, m)
+        still = [each for each in self.held_back() if each in held]
+        if still and self.out.index(still[0]) < self.out.index(m):
+            self.out.remove(m)
+            self.out.insert(self.out.index(still[0]), m)
 
     def wrote_request(self, raw: bytes, head: strict.Header) -> None:
         pid = raw[head.size] << 8 | raw[head.size + 1]
