@@ -606,7 +606,8 @@ class Oracle:
         self.drops.append((m.pid, m.topic))
 
     def on_dropped(self, pid: int, topic: bytes) -> None:
-        for r, filters in self.later if pid == 0 else ():
+        later = self.later if pid == 0 and (pid, topic) not in self.drops else ()
+        for r, filters in later:  # what is due now comes first
             if filters[:1] == [topic]:
                 filters.pop(0)
                 if not filters:
