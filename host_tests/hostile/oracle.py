@@ -68,6 +68,8 @@ class Oracle:
         # maybe, yes. That ends when those are settled which were there at the end of the last.
         self.single = 0
         self.apart = False  # requests may go one at a time
+        # A message at QoS 0 that may have been put before others which were held back: these.
+        self.ahead: tuple[Outgoing, list[Outgoing]] | None = None
         self.trusted = True  # the client has seen the session being made that the broker has
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
         self.mixed = False  # whether some of these may be of an earlier session
@@ -147,11 +149,14 @@ class Oracle:
         self.answers: list[bytes] = []  # that are to be written, in this order
         self.released: list[Outgoing] = []  # whose PUBREL goes again
         self.early: list[int] = []  # PUBREC came before the PUBLISH went again: one PUBREL more
+        # PUBCOMP came before the PUBREL went again: each counts as one that is still to leave.
+        self.missed = 0
         self.auths: list[Packet] = []  # to be written
         self.hopeless = False  # AUTH would be larger than the broker accepts
         self.wire = bytearray()
         self.full = False  # the network has not taken all that it was offered last
         self.greeted = False
+        self.was_early = True  # see is_early: when something was read last
         self.cursor = 0  # in `out`: what comes before was written, or need not be
         self.passing = False  # there were more messages than the broker takes
         self.aliases = 0
@@ -202,7 +207,11 @@ class Oracle:
         self.why = self.reasons()
         if self.wire and self.wire[0] >> 4 == 3:
             self._cut(bytes(self.wire))
-        if self.greeted and self.state == "greeting" and not self.refused:
+        elif self.full and self.passing:
+            self._may_be_ahead()
+        # While it waits for the rest of CONNECT or AUTH the broker accepts nothing.
+        cut = self.was_early if self.fault else self.is_early()
+        if self.state == "greeting" and not self.refused and not cut:
             self.trusted = self.options.clean_session
         if self.state == "online":
             closed = self.by_peer and "closed" in self.why
@@ -270,6 +279,7 @@ class Oracle:
         self.silent = 0
         self.asked = False
         self.heard = True
+        self.was_early = self.is_early()
         self.buf += data
         self.advance()
 
@@ -596,7 +606,8 @@ class Oracle:
         self.drops.append((m.pid, m.topic))
 
     def on_dropped(self, pid: int, topic: bytes) -> None:
-        for r, filters in self.later if pid == 0 else ():
+        later = self.later if pid == 0 and (pid, topic) not in self.drops else ()
+        for r, filters in later:  # what is due now comes first
             if filters[:1] == [topic]:
                 filters.pop(0)
                 if not filters:
@@ -638,6 +649,10 @@ class Oracle:
             self.answer(0x62, p.pid)
         elif m and (p.name == m.wait or (p.name == PUBACK and m.wait == PUBREC)):
             self.downgraded += p.name != m.wait  # by a broker that does not have QoS 2
+            if self.single and m.old and m in self.released:
+                self.missed += 1
+                if self.full:  # its PUBREL may be on its way, and so not be missed
+                    self.single = 1
             m.done = True
             m.settled = self.streams
             self.unacknowledged = 0
@@ -919,6 +934,8 @@ class Oracle:
         ]  # fmt: skip
 
     def wrote_publish(self, raw: bytes) -> None:
+        if self.ahead and raw == self.ahead[0].new and not self.ahead[0].done:
+            self._overtake(*self.ahead)
         for m in self.waiting():
             pid = m.renamed(raw)
             if pid and pid != m.pid and raw not in (m.new, m.dup):
@@ -930,6 +947,9 @@ class Oracle:
             if raw in (m.new, m.dup):
                 wanted = m.dup if m.qos and m.again and self.same else m.new
                 self.need(raw == wanted or m.unsure, f"DUP: {raw!r}")
+                if self.missed and not any(each.old and not each.done for each in self.out):
+                    self.missed -= 1
+                    m.old = True  # it takes the place of the one that has not left
                 if self.single == 2 and self.one_at_a_time():
                     first = m.old or (self.passing and not m.qos)
                     self.need(first, f"wrote {raw!r} before what is older")
@@ -937,7 +957,7 @@ class Oracle:
                     self.need(self.ponged, f"wrote {raw!r} before PINGRESP")
                 m.stream = self.streams
                 m.begun = True
-                m.unsure = m.vague = False
+                m.unsure = False
                 m.done = m.done or not m.qos
                 self.cursor = self.out.index(m) + 1
                 flying = sum(
@@ -952,7 +972,8 @@ class Oracle:
 
     def one_at_a_time(self) -> bool:
         """Return whether messages of an earlier connection may wait for each other."""
-        return self.single > 0 and any(m.old and not m.done for m in self.out)
+        left = any(m.old and not m.done for m in self.out)
+        return self.single > 0 and (left or (self.missed > 0 and self.pending() > 0))
 
     def under_way(self) -> bool:
         """Return whether one of them was written or is past its PUBREC, but is not settled."""
@@ -966,7 +987,7 @@ class Oracle:
         """Return whether a message may be behind this one, which was accepted later."""
         if m.strikes >= BEHIND:
             return True
-        return self._may_skip(m) or m.vague or (self.passing and m.qos > 0 and not raw[0] & 6)
+        return self._may_skip(m) or (self.passing and m.qos > 0 and not raw[0] & 6)
 
     def _cut(self, rest: bytes) -> None:
         """The connection ends in the middle of a PUBLISH."""
@@ -977,13 +998,38 @@ class Oracle:
                     m.unsure = found
                     m.begun = True
                     m.cut = self.streams
-                    m.vague = self.passing and not m.qos
+                    if self.passing and not m.qos:
+                        self._overtake(m, self.held_back())
                     return
                 found = True  # acknowledged while it was on its way: that one may be meant
             elif found:
                 return
             self.need(self._may_wait(m, rest), f"wrote {rest!r} before {m.new!r}")
         self.need(found, f"wrote {rest!r}, which is no message that waits")
+
+    def held_back(self) -> list[Outgoing]:
+        """The messages that go behind those at QoS 0 while the Receive Maximum holds them back."""
+        return [
+            m for m in self.out if m.qos and m.stream != self.streams and not self._may_skip(m)
+        ]
+
+    def _may_be_ahead(self) -> None:
+        """The network has taken nothing of what was offered it last.
+
+        That may have been the next message at QoS 0, which then was put before those held back.
+        """
+        for m in self.out:
+            if not m.qos and not m.done:
+                self.ahead = m, self.held_back()
+                return
+
+    def _overtake(self, m: Outgoing, held: list[Outgoing]) -> None:
+        """A message at QoS 0 was put before those that were held back, and stays there."""
+        self.ahead = None
+        still = [each for each in self.held_back() if each in held]
+        if still and self.out.index(still[0]) < self.out.index(m):
+            self.out.remove(m)
+            self.out.insert(self.out.index(still[0]), m)
 
     def wrote_request(self, raw: bytes, head: strict.Header) -> None:
         pid = raw[head.size] << 8 | raw[head.size + 1]
@@ -1181,7 +1227,7 @@ class Oracle:
         if others != wanted:
             self.wrong(f"{', '.join(names)}: {others}, not {wanted}")
         most = self.pending()
-        if pending != most and not most - sum(m.vague for m in self.out) <= pending < most:
+        if pending != most:
             self.wrong(f"pending: {pending}, not {most}")
         if online:
             self.nothing_waits()
@@ -1203,6 +1249,7 @@ class Oracle:
             if self.single == 2:
                 self.need(self.pinged or waits, "no PINGREQ")
                 waits = waits or not self.answered or (self.apart and self.requests)
+            waits = waits or (self.missed > 0 and not self.answered)
             self.need(waits or self.single < 2, "nothing goes again")
             if waits:
                 return
@@ -1212,7 +1259,7 @@ class Oracle:
         flying = 0
         for m in self.out:
             held = self.passing and m.qos > 0 and flying >= self.quota()
-            gone = m.stream == self.streams or self._may_skip(m) or m.vague
+            gone = m.stream == self.streams or self._may_skip(m)
             if not (gone or held):
                 self.wrong(f"not written: {m.new!r}")
             flying += m.qos > 0 and not m.done

@@ -46,7 +46,6 @@ class Outgoing:
         self.settled = 0  # the connection on which it was acknowledged
         self.again = False  # it was begun before this connection
         self.unsure = False  # if it was
-        self.vague = False  # it was cut while it went past others, and may be lost
         self.old = False  # it was there when a connection ended, of those that go one at a time
         self.cut = 0  # the connection on which a part of it was written last
         self.stream = 0  # the connection on which all of it was written last

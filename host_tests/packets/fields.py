@@ -102,9 +102,9 @@ class Reader:
         """A big-endian integer of `size` bytes."""
         return int.from_bytes(self.take(size, what), "big")
 
-    def integer(self, what: str) -> int:
-        """A variable byte integer."""
-        found = integer(self._body, self._at, self.tolerant)
+    def integer(self, what: str, *, shortest: bool = False) -> int:
+        """A variable byte integer. `shortest`: it has no needless bytes, in any case."""
+        found = integer(self._body, self._at, self.tolerant and not shortest)
         if found is None:
             raise Broken(f"{what}: runs past the end")
         value, self._at = found

@@ -119,7 +119,7 @@ def read(reader: Reader, packet: str, sender: str) -> Properties:
     inner = Reader(reader.take(reader.integer(f"the length of {what}"), what), reader.tolerant)
     found: list[Property] = []
     while inner.left:
-        number = inner.integer(what)
+        number = inner.integer(what, shortest=True)
         identifier = _BY_NUMBER.get(number)
         if identifier is None:
             raise Broken(f"{packet}: no property has the identifier {number:#x}")
