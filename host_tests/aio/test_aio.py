@@ -13,6 +13,7 @@ import pytest
 import sizes
 from conftest import SharedBrokers, interpreter_command
 from device import on_device
+from flatmq import aio
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
 from scenario_child import play
@@ -80,6 +81,14 @@ def test_scenario(scenario: str, python: str, version: int, proxy: Proxy) -> Non
         (turns,) = [int(words[1]) for words in printed if words[0] == "@turns"]
         # In two seconds: 20 ms each, and never more. On a busy machine there are fewer.
         assert 1 <= turns <= 110
+
+
+def test_the_rest_is_that_of_its_core() -> None:
+    client = aio.Client(b"rest", "localhost")
+    assert client.stats is client.core.stats
+    assert (client.state, client.error) == ("offline", None)
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        print(client.no_such_thing)
 
 
 def _operations() -> list[str]:

@@ -6,9 +6,11 @@ what publish refuses.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -24,7 +26,7 @@ from hypothesis.stateful import (
 
 import flatmq.port
 import sizes
-from flatmq import Client
+from flatmq import Client, flash
 from flatmq.spool import Spool
 from spool.board import Board
 from spool.model_broker import Broker
@@ -274,6 +276,31 @@ def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None
     client.gate = gate = lambda same: None
     Spool(client, str(tmp_path))  # has nothing to save there
     assert client.gate is gate
+
+
+def test_a_full_flash_gives_back_the_room_of_settled_records(tmp_path: Path) -> None:
+    broker = Broker()
+
+    def write(*arguments: Any) -> None:
+        if list(tmp_path.glob("*.seg")):
+            raise OSError(errno.ENOSPC, "no space")
+        flash.write(*arguments)
+
+    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
+        client = Client(b"c", link=broker, retry_ms=1, retry_max_ms=1)
+        spool = Spool(client, str(tmp_path), head=128)
+        for i in range(30):
+            assert spool.publish(b"t", b"%05d" % i)
+        client.start()
+        for _ in range(PATIENCE):
+            spool.poll(1)
+        assert (spool.pending, len(list(tmp_path.glob("*.seg")))) == (0, 1)
+        with mock.patch("flatmq.store.write", write):
+            assert spool.publish(b"t", b"%05d" % 30)
+        for _ in range(PATIENCE):
+            spool.poll(1)
+    assert [int(body) for _, _, body in broker.taken] == list(range(31))
+    assert (spool.stats.refused, spool.stats.dropped) == (0, 0)
 
 
 def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Path) -> None:

@@ -164,6 +164,15 @@ def test_limits_of_a_link(room: int, patience: int) -> None:
         Nothing(None, room, patience)
 
 
+def test_a_board_connects_at_once_however_long_it_has_been_up() -> None:
+    world = World()
+    world.line.now += 7 * 24 * 3600 * 1000  # the board's clock is in its upper half
+    began = world.line.now
+    with world:
+        world.until("the bridge", lambda: world.client.connected, seconds=10)
+        assert world.line.now - began < 100
+
+
 def test_a_bridge_that_is_gone_is_noticed() -> None:
     """Within ten seconds of the next message, whatever the keep alive."""
     with World(keepalive=0) as world:

@@ -69,6 +69,7 @@ BETTER = {
     "a_publish_that_a_callback_cuts_off_fails": "('OSError', None)",
     "a_refused_subscription": "([(128,)], [b'echo'])",
     "a_subscription_made_again_gets_retained_messages_once": "[b'kept', b'end', b'']",
+    "a_subscription_that_waits_for_another_is_made": "[b'echo']",
     "a_timeout_of_the_socket_does_no_harm": "(None, [b'1'])",
     "acknowledged_after_the_callback": "[b'1', b'1']",
     "an_oserror_of_the_callback_does_not_reconnect": "([b'bad', b'good'], [(False, True)])",

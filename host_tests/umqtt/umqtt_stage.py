@@ -171,6 +171,11 @@ def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
                     proxy.strike(fault)
                 case ["resume"]:
                     proxy.resume()
+                case ["withhold", name]:
+                    scripted.withhold(types(name))
+                case ["end"]:
+                    scripted.end()
+                    scripted.withhold(types("PUBACK"))
                 case _:
                     raise AssertionError(f"the program asks for something unknown: {words}")
             return "done"

@@ -97,6 +97,21 @@ def test_publish_at_each_size_of_header(length: int, make: Callable) -> None:
         bench.feed(peer.puback(pid)) if qos else None
 
 
+@pytest.mark.parametrize("length", [127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
+def test_puback_at_each_size_of_header_settles_that_message_alone(
+    length: int, make: Callable
+) -> None:
+    bench = make(tx_size=length + 20, clean_session=False).online()
+    payload = bytes(length - (5 if bench.version == 4 else 6))
+    pid = bench.client.publish(b"t", payload, 1)
+    next_one = bench.client.publish(b"t", b"next", 1)
+    bench.client.poll()
+    bench.feed(peer.puback(pid))
+    bench.outage()
+    bench.online(present=True)
+    assert bench.published() == [(True, 1, False, b"t", next_one, b"next")]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_several_publishes_leave_in_one_write(qos: int, bench: VersionBench) -> None:
     bench.stream.writes.clear()

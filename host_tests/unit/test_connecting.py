@@ -200,6 +200,19 @@ def test_disconnect_sends_what_is_queued_and_says_so(bench: VersionBench) -> Non
     assert (len(bench.link.made), bench.client.state) == (1, "offline"), "and it stays so"
 
 
+def test_disconnect_waits_until_the_peer_has_closed_and_no_longer(bench: VersionBench) -> None:
+    """Closing with unread bytes would reset the connection and lose what was sent."""
+    before = bench.clock.now
+    stream = bench.stream
+
+    def close() -> None:
+        stream.ended = True
+
+    bench.link.on_wait = [lambda: stream.incoming.append(b"\xd0"), close]
+    assert bench.client.disconnect() is True
+    assert (bench.link.on_wait, bench.clock.now) == ([], before)
+
+
 @pytest.mark.parametrize("room", [0, 1, 2])
 @pytest.mark.parametrize("queued", [False, True])
 def test_disconnect_gives_up_after_its_time(queued: bool, room: int, bench: VersionBench) -> None:

@@ -176,13 +176,15 @@ def test_what_a_session_gives_at_the_prompt(make: Callable) -> None:
     bench.online()
     bench.feed(peer.publish(b"dev/1", b"hello", 1, 7, retain=True))
     bench.feed(peer.publish(b"dev/2", b"x" * 300))
+    bench.feed(peer.publish(b"dev/3", b"y" * 32))
     assert "dev/1" in shown[0] and "hello" in shown[0]
     assert "dev/2" in shown[1]
-    assert len(shown[1]) < 200, "a long one is not shown whole"
+    assert len(shown[1]) < 200 and "..." in shown[1], "a long one is not shown whole"
+    assert "y" * 32 in shown[2] and "..." not in shown[2]
     assert all("object at" not in text for text in shown)
     stats = repr(bench.client.stats)
     names = "received unrouted skipped strays resent renewed connects losses dropped downgraded"
     for name in [*names.split(), "dup0"]:
         assert name in stats
         assert isinstance(getattr(bench.client.stats, name), int)
-    assert "2" in stats
+    assert "received=3" in stats

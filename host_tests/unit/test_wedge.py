@@ -321,6 +321,20 @@ def outage(kind: str, broker: Broker) -> None:
     broker.refuses = broker.ignores = lambda message: False
 
 
+def test_what_may_have_been_refused_leaves_after_the_answer_to_a_ping(clock: Clock) -> None:
+    bench = Bench(clock, clean_session=False).online()
+    pid = bench.client.publish(b"t", b"x", 1)
+    bench.client.poll()
+    bench.lose()
+    bench.online(present=True)
+    assert bench.sent() == [(PINGREQ << 4, b"")]
+    bench.client.poll(100)
+    assert bench.client.connected
+    assert bench.sent() == []
+    bench.feed(peer.PINGRESP)
+    assert bench.published() == [(True, 1, False, b"t", pid, b"x")]
+
+
 @pytest.mark.parametrize("closed_before", [0, GIVE_UP - 1])
 @pytest.mark.parametrize("kind", OUTAGES)
 @pytest.mark.parametrize("qos", [1, 2])
@@ -551,6 +565,7 @@ def test_drop_before_it_is_sent(which: int, broker: Broker) -> None:
     pids += [client.publish(b"t", b"%d" % number, 1 + number % 2) for number in range(4)]
     assert client.drop(pids[which]) is True
     assert client.drop(pids[which]) is False, "it is gone"
+    assert [client.awaits(pid) for pid in pids] == [i != which for i in range(5)]
     assert (client.pending, client.stats.dropped) == (4, 1)
     broker.settled()
     wanted = [bytes(100_000), b"0", b"1", b"2", b"3"]
@@ -558,12 +573,15 @@ def test_drop_before_it_is_sent(which: int, broker: Broker) -> None:
     assert payloads(broker) == wanted
 
 
+@pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize(("qos", "due"), [(1, PUBACK), (2, PUBREC), (2, PUBCOMP)])
-def test_drop_while_it_waits_for_its_acknowledgement(qos: int, due: int, broker: Broker) -> None:
+def test_drop_while_it_waits_for_its_acknowledgement(
+    qos: int, due: int, retain: bool, broker: Broker
+) -> None:
     client = broker.client
     broker.online()
     broker.mute = {PUBREL} if due == PUBCOMP else {PUBLISH}
-    pid = client.publish(b"t", b"x", qos)
+    pid = client.publish(b"t", b"x", qos, retain)
     broker.turns()
     assert client.drop(pid) is True
     dropped = due != PUBCOMP  # the broker has it otherwise

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from brokers.fake import FakeBroker
+from conftest import interpreter_command
 from flatmq import Client
 from flatmq.properties import Properties
-from flatmq_tools import interpreter
+from flatmq_tools import bytecode, interpreter
 from packets import build
 from packets.properties import Id, properties
 from packets.strict import Will
@@ -269,6 +270,48 @@ def test_version_4_loads_nothing_of_mqtt_5() -> None:
     assert "client" in loaded
     assert {name for name in loaded if name.startswith("v5")} == set()
     assert not loaded & {"properties", "replies"}
+
+
+LOADED = """
+import sys
+from flatmq import Client
+got = []
+client = Client({name!r}, {host!r}, {port}, version=5, on_message=lambda m: got.append(m.retain))
+client.subscribe(b"t", client.on_message, 1, retain_as_published={retain})
+client.start()
+while not client.connected:
+    client.poll(1000)
+client.publish(b"t", b"x", 1, {retain})
+while not got:
+    client.poll(1000)
+print(*got)
+print(*sorted(name for name in sys.modules if name.startswith("flatmq")))
+"""
+
+
+def _loaded(broker: FakeBroker, name: bytes, retain: bool) -> str:
+    """Return the modules that a board has loaded once it has published and received."""
+    program = LOADED.format(name=name, host=broker.host, port=broker.port, retain=retain)
+    done = subprocess.run(
+        [*interpreter_command("micropython", "192k"), "-c", program],
+        env=interpreter.environment(bytecode.library()),
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    received, modules = done.stdout.splitlines()
+    assert received == str(int(retain))
+    return modules
+
+
+def test_neither_an_assigned_name_nor_a_retained_message_keeps_code_loaded(
+    broker: FakeBroker,
+) -> None:
+    usual = _loaded(broker, b"mine", False)
+    assert "flatmq.engine" in usual
+    assert _loaded(broker, b"", False) == usual
+    assert _loaded(broker, b"mine", True) == usual
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

@@ -341,7 +341,8 @@ def test_acknowledgements_of_every_length(
     until(lambda: len(got) == 3, client)
     settled(client)
     assert got == [b"0", b"1", b"2"]
-    assert (client.stats.strays, client.stats.losses) == (0, 0)
+    stats = client.stats
+    assert (stats.strays, stats.losses, stats.skipped, stats.unrouted) == (0, 0, 0, 0)
 
 
 def test_pubcomp_that_does_not_know_the_message_settles_it(broker: FakeBroker) -> None:

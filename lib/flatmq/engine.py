@@ -173,7 +173,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             left = length(src)
                             at = have = size
                             busy = opened = False
-                            pinged = -1
                             wrote = heard = acked = now
                 elif not now - c.due & _SIGN:
                     doing = "online" if opened else "greeting"

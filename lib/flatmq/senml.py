@@ -67,7 +67,6 @@ class Pack:
         # A memoryview: assigning a slice of the wrong length raises, and never resizes.
         self._buf = memoryview(bytearray(size))
         self._buf[: self._head] = head
-        self._end = 0
         # The slices for publish, made once because a slice takes heap.
         self._views = [self._buf[: min(n, size)] for n in range(first, size + _STEP, _STEP)]
         self.begin(0)

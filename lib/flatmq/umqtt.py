@@ -458,7 +458,7 @@ class MQTTClient:
         if pid:
             self._wait_for(pid)
             self.pid = pid
-        while r in self._client.requests:  # it was not sent, for lack of room
+        while r in self._client.requests:  # it waits for others, or for its next try
             self._work()
 
     # Incoming messages
@@ -497,9 +497,16 @@ class MQTTClient:
     def _poll(self, ms):
         """Poll until a message or the answer to a ping() has come in, or once if `ms` is 0."""
         c = self._client
+        left = ms
+        end = ticks_add(clock.ticks_ms(), ms)
         while not self._queue:
-            if not c.poll(ms) and ms and c.connected:
-                c.ping()
+            heard = c.poll(left)  # it may return before that time has passed
+            left = ticks_diff(end, clock.ticks_ms())
+            if heard or left <= 0:
+                if ms and not heard:
+                    c.ping()
+                left = ms
+                end = ticks_add(clock.ticks_ms(), ms)
             self._check()
             if self._queue or self._pong():
                 return

@@ -83,7 +83,7 @@ def calls_to_a_silent_broker():
         (200, lambda c: c.subscribe(b"t")),
         (200, lambda c: c.unsubscribe(b"t")),
         (1000, lambda c: (c.ping(), c.wait_msg())),
-        (1200, lambda c: c.wait_msg()),
+        (2200, lambda c: c.wait_msg()),  # 1.2 s until it asks, and 1 s for the answer
     ):
         c = _online(0.2)
         desk.ask("silence")
@@ -140,6 +140,23 @@ def a_subscription_made_again_gets_retained_messages_once():
     c.publish(b"again/2", b"end", qos=1)
     _received(c, b"end")
     c.publish(b"again/1", b"", True, 1)
+    return c.seen
+
+
+def a_subscription_that_waits_for_another_is_made():
+    c = _client(_port("scripted"))
+    c.connect()
+    c.subscribe(b"first")
+    c.subscribe(b"second")
+    desk.ask("withhold", "SUBACK")
+    c.connect()
+    c.check_msg()
+    desk.ask("end")  # on two requests: from now on they leave one at a time
+    _raised(c.wait_msg)
+    c.connect()
+    c.subscribe(b"second")
+    c.publish(b"second", b"echo")
+    c.wait_msg()
     return c.seen
 
 

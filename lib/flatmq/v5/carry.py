@@ -56,7 +56,7 @@ def _new(c, e, end, i):
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
     if n < 0:
-        return _refused(c, e, end, n)
+        return _refused(c, e, n)
     c.message.at = n
     end = choose(c, e, n)
     if i < _NAMES and c.learned and n - e < 128:
@@ -79,12 +79,11 @@ def _remember(c, i, e, n):
         e += 1
 
 
-def _refused(c, e, end, n):
+def _refused(c, e, n):
     """Acknowledge a message with bad properties if the program says so: see `bulk_cpython`."""
     c.message.at = e
     if c.refuse is None or not c.refuse(c.message, -n):
         return n
-    c.message.at = end
     c.routes[_CHOSEN] = _nobody
     return _CHOSEN
 
