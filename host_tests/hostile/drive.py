@@ -288,6 +288,7 @@ class Driver:
             o.client_id,
             link=self.link,
             give_up=0,
+            quiet=True,
             on_message=self._handler(FALLBACK) if o.fallback else None,
             on_dropped=self.dropped,
             **{name: getattr(o, name) for name in (OPTIONS_5 if self.v5 else OPTIONS)},
