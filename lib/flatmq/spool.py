@@ -151,9 +151,9 @@ class Spool:
         client.on_dropped = self._note
         self._before = 0
         if keeps:
-            # Records before this number may have been sent before the reboot. Not all of them may
-            # fit into the client now: it had some of these acknowledged out of their order.
-            self._before = self._store.seq + out.inflight
+            # Records before this number may have been sent before the reboot: how far the broker
+            # had acknowledged is on flash only now and then.
+            self._before = self._store.next
             self._feed(_DUP)
             client.gate = self._gate
 
