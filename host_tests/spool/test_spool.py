@@ -267,6 +267,50 @@ def test_no_other_message_has_an_identifier_of_a_record(tmp_path: Path, version:
     assert (spool.pending, client.pending) == (0, 0)
 
 
+class _Watched(Broker):
+    """Keeps, in `again`, each PUBLISH that comes a second time without DUP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[bytes] = set()
+        self.again: list[bytes] = []
+
+    def write(self, buf: bytearray, off: int, n: int) -> int | None:
+        done = super().write(buf, off, n)
+        rest = bytes(buf[off : off + (done or 0)])
+        while rest:
+            end = 2 + rest[1]
+            if rest[0] >> 4 == 3:
+                if rest[2:end] in self.seen and not rest[0] & 8:
+                    self.again.append(rest[2:end])
+                self.seen.add(rest[2:end])
+            rest = rest[end:]
+        return done
+
+
+@pytest.mark.parametrize("polls", range(1, 30))
+def test_after_a_reboot_what_was_sent_is_sent_with_dup(tmp_path: Path, polls: int) -> None:
+    """Also the last of what was in flight when a message before it was acknowledged early."""
+    broker = _Watched()
+    options: dict = {"clean_session": False, "inflight": 4, "retry_ms": 1, "retry_max_ms": 1}
+    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
+        client = Client(b"c", link=broker, **options)
+        spool = Spool(client, str(tmp_path))
+        for i in range(12):
+            assert spool.publish(b"t", b"%05d" % i, 2 - i % 2)
+        client.start()
+        for _ in range(polls):
+            spool.poll(1)
+        broker.plug()
+        client = Client(b"c", link=broker, **options)
+        spool = Spool(client, str(tmp_path))
+        client.start()
+        for _ in range(PATIENCE):
+            spool.poll(1)
+    assert broker.again == []
+    assert spool.pending == 0
+
+
 def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None:
     client = Client(b"c", link=Broker(), clean_session=False)
     client.gate = lambda same: None

@@ -149,8 +149,12 @@ class Spool:
         self.pending = self._store.count()
         self._on_dropped = client.on_dropped
         client.on_dropped = self._note
+        self._before = 0
         if keeps:
-            self._feed(_DUP)  # the records that were in flight before the reboot
+            # Records before this number may have been sent before the reboot: how far the broker
+            # had acknowledged is on flash only now and then.
+            self._before = self._store.next
+            self._feed(_DUP)
             client.gate = self._gate
 
     # The interface for applications
@@ -312,6 +316,8 @@ class Spool:
             first -= 2
         elif self._journal.is_received(pid):
             first |= 2 if dup else _DUP
+        if self._store.seq < self._before:
+            first |= _DUP
         if not self._out.put(pid, first, self._store.topic, self._store.payload):
             return False
         self.stats.replayed += 1
@@ -354,6 +360,7 @@ class Spool:
         if same is False:  # for the broker, none is past PUBREC any more
             self._journal.forget()
             self._journal.save()
+            self._before = 0
         else:
             self._journal.note(self._out)
 

@@ -51,8 +51,8 @@ class Handover:
     def put(self, packet_id: int, first: int, topic, payload) -> bool:
         """Accept a message at QoS 1 or 2. Its buffers may be reused afterwards.
 
-        `first` is the first byte of its packet. Before `start` it may have DUP, because the
-        message was sent before a reboot; and 3 as its QoS if PUBREC has come, too.
+        `first` is the first byte of its packet. It may have DUP, because the message was sent
+        before a reboot; and before `start` 3 as its QoS, if PUBREC has come, too.
 
         Returns False if there is no room now; ValueError if there never will be. A message that
         the broker does not take is set aside at once.
