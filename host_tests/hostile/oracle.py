@@ -1249,6 +1249,8 @@ class Oracle:
             if self.single == 2:
                 self.need(self.pinged or waits, "no PINGREQ")
                 waits = waits or not self.answered or (self.apart and self.requests)
+            elif self.pinged:  # it may have taken them for ones that leave one at a time
+                waits = waits or not self.answered or (self.apart and self.requests)
             waits = waits or (self.missed > 0 and not self.answered)
             self.need(waits or self.single < 2, "nothing goes again")
             if waits:
