@@ -32,7 +32,7 @@ class Broker:
         self.v5 = version == 5
         self.complaints = []
         self.refused = 0
-        self._identifier = b""  # the properties of SUBSCRIBE
+        self._identifier = b"\0"  # the properties of SUBSCRIBE
         self.taken = []
         self.known = False  # there is a session
         self.unreleased = set()  # QoS 2 packet identifiers received
