@@ -1,7 +1,6 @@
 """flatmq: an MQTT client that allocates nothing once it is running."""
 
-from .client import Client
-from .errors import MQTTError
+from .client import Client as Client  # `as`: for whoever imports it from here
+from .errors import MQTTError as MQTTError
 
-__all__ = ("Client", "MQTTError")
 __version__ = "0.2.0"

