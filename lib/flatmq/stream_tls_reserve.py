@@ -18,7 +18,9 @@ _WORD = 8 if sys.maxsize >> 32 else 4
 # Each takes as much of the heap as what Mbed TLS allocates there.
 _IN = const(16725)
 _OUT = const(4437)
-_LARGE = (_IN // _WORD - 1, _OUT // _WORD - 1, 1062 // _WORD + 1, 1062 // _WORD + 1)  # words
+# TLS asks for the socket first, which takes the first place that is large enough. That must not be
+# in one of a buffer: there are two for it, the second one held at all times.
+_LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 304, 1072, 752, 304)])  # words
 _PIECES = const(8)  # of the spare for the handshake,
 _LEAST = const(24)  # and the least words of one, where there is no room for larger ones
 _SLOTS = const(64)
@@ -44,14 +46,14 @@ class Reserve:
         """Close `tls`, and claim what is missing: only the spare if there is a connection.
 
         What TLS releases is claimed with no call in between, whose frame might be in the place of
-        a buffer. The buffers come first. For one whose place is lost, small pieces are claimed,
-        so that the application does not take that memory, too.
+        a buffer. The buffers come first. For one that does not fit, smaller pieces are claimed: in
+        its place may be no more than the error that ended the connection.
         """
         kept = self._kept
         large = len(_LARGE)
         left = self._spare
         n = left // _PIECES
-        i = large if online else 0
+        i = large - 1 if online else 0
         if tls:
             tls.close()
         gc.collect()
@@ -66,6 +68,7 @@ class Reserve:
                         n >>= 1
                         continue
                     left += _LARGE[i]
+                    n = max(n, _LARGE[i] >> 1)  # what is left of its place comes first
             if i >= large:
                 left -= len(kept[i] or ()) + 2
             i += 1
