@@ -20,7 +20,7 @@ _IN = const(16725)
 _OUT = const(4437)
 # TLS asks for the socket first, which takes the first place that is large enough. That must not be
 # in one of a buffer: there are two for it, the second one held at all times.
-_LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 304, 1072, 752, 304)])  # words
+_LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 300, 1062, 752, 300)])  # words
 _PIECES = const(8)  # of the spare for the handshake,
 _LEAST = const(24)  # and the least words of one, where there is no room for larger ones
 _SLOTS = const(64)
