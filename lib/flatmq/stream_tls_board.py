@@ -166,9 +166,9 @@ class Link(TCP):
         s = self._tls
         self._tls = self._ready = None
         try:
-            if s:
+            if self._reserve:
+                self._reserve.hold(False, s)
+            elif s:
                 s.close()
         finally:
             super().close()
-            if self._reserve:
-                self._reserve.hold(False)

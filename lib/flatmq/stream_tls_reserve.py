@@ -6,14 +6,24 @@ at the next connection.
 """
 
 import gc
+import sys
 
 from .port import const
 
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+_WORD = 8 if sys.maxsize >> 32 else 4
 # Each takes as much of the heap as what Mbed TLS allocates there.
 _IN = const(16725)
 _OUT = const(4437)
-_SMALL = const(1062)
-_PIECES = const(8)  # of the spare for the handshake
+# TLS asks for the socket first, which takes the first place that is large enough. That must not be
+# in one of a buffer: there are two for it, the second one held at all times.
+_LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 300, 1062, 752, 300)])  # words
+_PIECES = const(8)  # of the spare for the handshake,
+_LEAST = const(24)  # and the least words of one, where there is no room for larger ones
+_SLOTS = const(64)
 
 
 class Reserve:
@@ -23,35 +33,49 @@ class Reserve:
     """
 
     def __init__(self, n: int) -> None:
-        self._sizes = (n // _PIECES,) * _PIECES + (_SMALL, _SMALL, _OUT, _IN)
-        self._kept: list[bytearray | None] = [None] * len(self._sizes)
+        self._spare = n // _WORD
+        # Tuples: a bytearray is two blocks, and the small one might split the place of a buffer.
+        self._kept: list[tuple[int, ...] | None] = [None] * _SLOTS
         above = _above()  # of the heap, all but its end
-        self._kept[-2] = bytearray(_OUT)
-        self._kept[-1] = bytearray(_IN)
+        self._kept[1] = (0,) * _LARGE[1]
+        self._kept[0] = (0,) * _LARGE[0]
         del above
         self.hold(False)
 
-    def hold(self, online: bool) -> None:
-        """Claim what is missing: only the spare if there is a connection.
+    def hold(self, online: bool, tls: "Any" = None) -> None:
+        """Close `tls`, and claim what is missing: only the spare if there is a connection.
 
-        The buffers come first: a small block in their place might stay there permanently. Without
-        the spare, small blocks of TLS and of the client would be in it.
+        What TLS releases is claimed with no call in between, whose frame might be in the place of
+        a buffer. The buffers come first. For one that does not fit, smaller pieces are claimed: in
+        its place may be no more than the error that ended the connection.
         """
+        kept = self._kept
+        large = len(_LARGE)
+        left = self._spare
+        n = left // _PIECES
+        i = large - 1 if online else 0
+        if tls:
+            tls.close()
         gc.collect()
-        try:  # noqa: SIM105 (there is no contextlib on a board)
-            self._claim(_PIECES if online else len(self._kept))
-        except MemoryError:
-            pass  # the next connection tries with what there is
-
-    def _claim(self, i):
-        while i:
-            i -= 1
-            if self._kept[i] is None:
-                self._kept[i] = bytearray(self._sizes[i])
+        while i < _SLOTS and n >= _LEAST:
+            if kept[i] is None:
+                if left <= 0:
+                    break
+                try:
+                    kept[i] = (0,) * (_LARGE[i] if i < large else n)
+                except MemoryError:
+                    if i >= large:
+                        n >>= 1
+                        continue
+                    left += _LARGE[i]
+                    n = max(n, _LARGE[i] >> 1)  # what is left of its place comes first
+            if i >= large:
+                left -= len(kept[i] or ()) + 2
+            i += 1
 
     def release(self) -> None:
         """Release everything: the handshake comes."""
-        for i in range(len(self._kept)):
+        for i in range(_SLOTS):
             self._kept[i] = None
         gc.collect()
 
