@@ -73,9 +73,10 @@ MAY_BE_ON_HEAP = {
     "stream_tcp": {"TCP.connect"},
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
-    "stream_tls_board": {"Link.__init__", "Link._verify", "Link.why"},
+    "stream_tls_board": {"Link.__init__", "Link._verify", "Link.why", "Link.static string 71"},
     "stream_tls_errors": {"failure", "failure.<listcomp>", "of_board", "of_board.<listcomp>"},
     "stream_tls_pin": {"digests"},
+    "stream_tls_reserve": {"Reserve.hold"},
     "stream_uart": {"<module>"},
     "stream_websocket": {"WebSocket.__init__"},
     "stream_websocket_upgrade": {"Upgrade.static string 149"},

@@ -65,7 +65,10 @@ class Link(TCP):
     def accepted(self) -> None:
         """Hold memory for the next handshake: the broker has accepted the connection."""
         if self._reserve:
-            self._reserve.hold(True)
+            try:  # noqa: SIM105 (there is no contextlib on a board)
+                self._reserve.hold(True)
+            except MemoryError:
+                pass  # there is not even room for the call: the next connection tries without
 
     def _load(self):
         s = self._settings
