@@ -47,7 +47,8 @@ async def publish_from_several_tasks(env):
     """
     async with env.client(b"p", inflight=3, tx_size=128) as client:
         inbox = []
-        queue = client.subscribe(env.name(b"many/#"), qos=2, queue=8)
+        # Room for all: at QoS 0 a full queue loses messages.
+        queue = client.subscribe(env.name(b"many/#"), qos=2, queue=8 * 6)
         await env.granted(queue)
         reading = asyncio.create_task(_collect(queue, inbox, 8 * 6))
 
