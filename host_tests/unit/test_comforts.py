@@ -135,7 +135,7 @@ def test_the_first_failure_is_printed(
     assert capsys.readouterr().out == ""
 
 
-def test_nothing_is_printed_where_something_else_tells(
+def test_nothing_is_printed_if_the_application_learns_of_it(
     make: Callable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unreachable(make(quiet=True))
