@@ -134,12 +134,12 @@ def at_each_line(life: Callable[[CtrlC], bool], *modules: str) -> None:
     """Live once for each line of the modules that runs, with Ctrl-C there; a sample of them."""
     life(CtrlC(*modules))  # what runs once in a process has run
     ctrl_c = CtrlC(*modules)
-    assert not life(ctrl_c)
-    lines = ctrl_c.lines
-    assert lines > 5
     missed = []
     gc.disable()  # else a client of an earlier life may end in the lines of this one
     try:
+        assert not life(ctrl_c)
+        lines = ctrl_c.lines
+        assert lines > 5
         for ctrl_c.at in sizes.sample(range(1, lines + 1), 150):
             ctrl_c.lines = 0
             if not life(ctrl_c):
