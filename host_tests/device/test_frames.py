@@ -34,12 +34,10 @@ MAY_BE_ON_HEAP = {
     "rare/connecting": {"connect", "leave"},
     # For a connection that is made, accepted or lost; the first is `step`.
     "rare/dial": {"static string 149", "greeted", "resend", "lost", "mark"},
-    "rare/filters": {"check"},
     "rare/hello": {"connect", "parts_of", "with_password"},
-    "rare/methods": {"method.call", "install"},
+    "rare/methods": {"method.call"},
     "rare/parts": {"publish_from", "Parts.publish"},
-    "rare/reading": {"install"},
-    "rare/reasons": {"_reason"},
+    "rare/reasons": {"explained"},
     "rare/saying": {"set_will", "reconfigure", "_change"},
     "rare/setup": {"make", "make.<listcomp>"},
     # A message that is dropped, and packet identifiers that are used up.
@@ -54,7 +52,7 @@ MAY_BE_ON_HEAP = {
         "answered",
         "answered.<listcomp>",
     },
-    "rare/subscribing": {"subscribe", "unsubscribe"},
+    "rare/subscribing": {"subscribe", "unsubscribe", "check", "check.<listcomp>"},
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
@@ -88,7 +86,7 @@ MAY_BE_ON_HEAP = {
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
     "v5/hello": {"greet", "parts_of", "with_password", "rename"},
-    "v5/methods": {"method.call", "install", "publish_from", "disconnect"},
+    "v5/methods": {"method.call", "publish_from", "disconnect"},
     # For CONNACK, SUBACK and DISCONNECT, and when a connection has ended.
     "v5/packets": {"_disconnected", "_answered", "_connack", "ending"},
     # For a message that the broker refuses.
@@ -97,7 +95,7 @@ MAY_BE_ON_HEAP = {
     "v5/saying": {"set_will", "set_credentials"},
     "v5/setup": {"make"},
     "v5/subscribing": {"subscribe", "subscribe.<genexpr>", "unsubscribe"},
-    "wire": {"field", "packet"},
+    "wire": {"field"},
 }
 
 MODULES = sorted(

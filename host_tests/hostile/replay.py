@@ -15,7 +15,7 @@ from binascii import crc32
 from hostile import cases, drive
 
 RARE = (
-    "aside", "checks", "connecting", "dial", "filters", "hello", "methods", "pieces", "qos2",
+    "aside", "checks", "connecting", "dial", "hello", "methods", "pieces", "qos2",
     "reading", "reasons", "strays", "subs", "subscribing",
 )  # fmt: skip
 RARE_5 = (
@@ -33,14 +33,16 @@ def load():
     It stays in memory, and the first case that needs it is not to be blamed for that.
     """
     import flatmq.port
+
+    flatmq.port.drop = lambda *_names: None  # nothing is let go of
     from flatmq import Client
     from flatmq.rare.message import Message
 
     for name in ("stream_tls", "stream_websocket", "v5"):  # what differs on CPython
         __import__("flatmq." + name)
-    flatmq.port.MICROPYTHON = False  # so that nothing is let go of
     KEPT.extend([flatmq.port.load(name) for name in RARE])
-    for name, home in flatmq.port.load("methods").MODULES.items():
+    KEPT[0].let_go = lambda: None
+    for name, home in flatmq.port.load("methods").modules().items():
         setattr(Client, name, getattr(flatmq.port.load(home), name))
     reading = flatmq.port.load("reading")
     for name in reading._NAMES:
@@ -53,7 +55,7 @@ def load_5():
     from flatmq.v5 import Client5
 
     KEPT.extend([load(name, "v5") for name in RARE_5])
-    for name, home in load("methods", "v5").MODULES.items():
+    for name, home in load("methods", "v5").modules().items():
         setattr(Client5, name, getattr(load(home, "v5"), name))
 
 

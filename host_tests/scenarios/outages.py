@@ -65,6 +65,27 @@ def subscriptions_return(env):
     client.disconnect()
 
 
+def code_that_connects_is_let_go_of(env):
+    """With `release` a steady connection holds less, and an outage is survived all the same."""
+    topic = env.name(b"release")
+    inbox = env.Inbox()
+    client = env.client(b"c", release=True, ack_timeout=1)
+    subscription = client.subscribe(topic, inbox.take, qos=1)
+    client.connect(timeout_ms=15000)
+    env.granted(subscription, client)
+    env.until("the release", lambda: client.subs is None, client)
+    env.published(client, topic, b"one", 1)
+    env.ask("broker", "kill")
+    env.until("the loss", lambda: not client.connected, client)
+    client.publish(topic, b"two", 1)
+    env.ask("broker", "restart")
+    env.until("the broker", lambda: client.connected, client)
+    env.until("the release", lambda: client.subs is None, client)
+    env.arrive(inbox, 2, client)
+    env.equal(inbox.payloads(), [b"one", b"two"], "messages")
+    client.disconnect()
+
+
 def unacknowledged_publishes_arrive(env):
     """Messages sent but never acknowledged, or accepted offline, arrive after all."""
     inbox = env.Inbox()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import sys
@@ -276,6 +277,32 @@ def test_what_was_accepted_is_sent_once_there_is_memory(
     assert (again.dup, again.pid, again.payload) == (True, pid, b"kept")
     bench.feed(peer.puback(pid))
     assert bench.client.pending == 0
+
+
+def test_a_client_that_lets_go_waits_for_memory_and_loses_nothing(
+    short: set[str], make: Callable
+) -> None:
+    """With `release` a loss takes memory, and without memory it is tried again."""
+    bench = make(clean_session=False, release=True)
+    subscription = bench.client.subscribe(b"t", lambda message: None, 1)
+    bench.online()
+    bench.feed(peer.suback(bench.sent()[-1].pid, 1))
+    bench.pass_time(11_000)
+    assert (bench.client.subs, subscription.granted) == (None, b"\1")
+    pid = bench.client.publish(b"t", b"kept", 1)
+    bench.client.poll()
+    bench.sent()
+    short |= {"dial", "subs"}
+    bench.stream.raises["read"] = OSError(errno.EHOSTUNREACH, "read")
+    bench.pass_time(2_000)
+    assert (bench.client.connected, bench.client.error.kind) == (False, "resource")
+    assert bench.client.publish(b"t", b"meanwhile", 1)
+    short.clear()
+    bench.online()  # the broker has forgotten the session
+    subscribed, *again = bench.sent()
+    assert [(p.pid, p.payload) for p in map(peer.take_apart, again)][0] == (pid, b"kept")
+    bench.feed(peer.suback(subscribed.pid, 1))
+    assert (subscribed.first, bench.client.pending) == (0x82, 2)
 
 
 def test_a_connection_that_cannot_be_made_is_tried_again(short: set[str], make: Callable) -> None:

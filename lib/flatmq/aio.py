@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from .rare.subs import Subscription
+    from .rare.message import Subscription
 
 _BUSY = const(4)  # most ms between two polls while an acknowledgement is awaited
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
         waiting,
     )
     from .rare import bulk as queueing
-    from .rare.message import Message
+    from .rare.message import Message, Subscription
     from .rare.setup import Stats
-    from .rare.subs import Subscription
     from .stream_tls import TLS
 
 _KNOWN = const(8)  # topic names remembered as valid
@@ -71,6 +70,8 @@ class Client(Shown):
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
                    with 0 and the topic filter when the broker closes on a subscription, which
                    is tried again later
+    release        True: a steady connection lets go of the code that connects. The next one takes
+                   its memory again, or waits until there is some
     quiet          True: the first failure is not printed. It is, unless on_disconnect is called
     on_connect     called as on_connect(client) when the broker has accepted a connection,
     on_disconnect  and as on_disconnect(client) when such a connection has ended
@@ -113,7 +114,8 @@ class Client(Shown):
     link: "Any"
     password: "Callable[[], bytes | str] | None"  # one that is called for each CONNECT
     on_message: "Callable[[Message], Any] | None"
-    pieces_too: bool  # `on_message` takes pieces
+    chunks: bool  # `on_message` takes pieces
+    release: "Callable[..., None] | None"  # `port.drop`
     quiet: bool
     on_dropped: "Callable[[int, bytes, str], None] | None"
     on_connect: "Callable[[Any], None] | None"
@@ -238,6 +240,7 @@ class Client(Shown):
             answers: int = 64,
             on_message: Callable[[Message], None] | None = None,
             chunks: bool = False,
+            release: bool = False,
             quiet: bool = False,
             on_dropped: Callable[[int, bytes, str], None] | None = None,
             on_connect: Callable[[Any], None] | None = None,

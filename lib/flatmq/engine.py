@@ -99,12 +99,13 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     read: Any = stream and stream.readinto
     write: Any = stream and stream.write
     alone = c.alone
-    dial: Any = load("dial") if stream else None
     now = ticks()
     n: Any
     ms: Any
     n = i = e = p = t = start = end = first = last = got = 0
-    h: Any = None
+    h: Any
+    dial: Any
+    h = dial = None
     doing: Any = "interrupted"
     again = c.raised  # how often the first message has raised
     busy = at < have  # received packets are left to handle
@@ -217,6 +218,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             c.since = None  # the connection is a steady one
                             c.tries = 0
                             c.delay = c.retry_ms
+                            if c.release:
+                                dial = None
+                                if not c.requests:
+                                    c.subs = None
+                                c.release("dial", "subs")
 
             # 3. Read into the upper half of the buffer. The start of a cut packet moves below it.
             if read and what is None and ms is not None:
@@ -439,7 +445,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = _HOOK  # CONNACK is handled again if the gate raises
                             c.began = left
                         try:
-                            what = dial.other(c, first, t, end)
+                            what = other(c, first, t, end)
                         except MemoryError as error:
                             what = error
                         calling = 0
@@ -495,12 +501,17 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if what is None and not c.large.sending:
                                 continue
                             break
-                    elif c.end > sent or alone:
+                    else:
+                        if c.full:
+                            sent = tidy(c, sent)
+                            alone = c.alone
+                        if c.end <= sent and not alone:
+                            if sent and not c.kept:  # what left at QoS 0 behind the last one
+                                q[0:sent] = b""
+                                c.end = sent = 0
+                            break
                         if c.leaving is not None and c.leaving.__class__ is bytes:
                             break
-                        if c.full:
-                            sent = dial.tidy(c, sent)
-                            alone = c.alone
                         src = q
                         left = c.end - sent
                         if alone:
@@ -512,14 +523,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             break
                         if not sent:
                             acked = now
-                    else:
-                        if c.full:
-                            sent = dial.tidy(c, sent)
-                            alone = c.alone
-                        if sent and not c.kept:  # what was written at QoS 0 behind the last one
-                            q[0:sent] = b""
-                            c.end = sent = 0
-                        break
                 try:
                     n = write(src, sent if src is q else pos, left)
                 except Exception as error:
@@ -533,12 +536,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 if src is q:
                     sent += n
                     if left or sent < c.end:
-                        dial.count(c, sent)
+                        count(c, sent)
                     elif c.kept:
                         c.pending = c.kept + c.large.waits if c.large else c.kept
-                        if c.end > c.room >> 1:  # in time, before a message finds no room
-                            sent = dial.tidy(c, sent)
-                            alone = c.alone
+                        if c.end > c.room >> 1:
+                            c.full = True  # in time, before a message finds no room
                     else:
                         if not c.gone:
                             q[0:sent] = b""
@@ -597,3 +599,85 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
         )  # fmt: skip
         run(c)
         raise
+
+
+def other(c: "Client", first: int, t: int, end: int) -> "Any":
+    """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
+
+    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
+    """
+    c.progress = False
+    if c.five:
+        return c.five.other(c, first, t, end)
+    if first == 0x20:
+        return load("dial").greeted(c, t, end)
+    if first & 0xDF == 0x90:
+        return (c.subs or load("subs")).answered(c, first, t, end)
+    if c.two is None:
+        c.two = load("qos2")
+    return c.two.other(c, first, t, end)
+
+
+# The packets of the queue `q`, which are all PUBLISH: where they end, and whose they are
+
+
+def end_of(q: "bytearray", p: int) -> int:
+    """Return where the packet at `p` ends."""
+    n = i = 0
+    p += 1
+    while q[p] > 127:
+        n |= (q[p] & 127) << i
+        i += 7
+        p += 1
+    return p + 1 + (n | q[p] << i)
+
+
+def id_of(q: "bytearray", p: int) -> int:
+    """Return the packet identifier of the packet at `p`."""
+    p += 1
+    while q[p] > 127:
+        p += 1
+    p += 3 + (q[p + 1] << 8 | q[p + 2])
+    return q[p] << 8 | q[p + 1]
+
+
+def tidy(c: "Client", sent: int) -> int:
+    """Cut out what is not needed: what was written at QoS 0, and the messages in `gone`.
+
+    Returns what is left of `sent`.
+    """
+    q = c.q
+    p = c.kept = 0
+    while p < c.end:
+        e = end_of(q, p)
+        gone: Any = e <= sent
+        if q[p] & 6:
+            pid = id_of(q, p)
+            gone = c.gone and pid in c.gone
+            c.kept += not gone
+            if gone and p < sent and c.five:
+                c.five.owe(c, pid)
+        if gone:
+            q[p:e] = b""
+            c.end -= e - p
+            if p < sent:
+                sent -= e - p
+        else:
+            p = e
+    c.gone = None
+    c.full = False
+    count(c, sent)
+    return sent
+
+
+def count(c: "Client", sent: int) -> None:
+    """Count the pending messages: a QoS 0 message is one until all of it is written."""
+    p = 0
+    c.pending = c.kept
+    if c.large:
+        c.pending += c.large.waits
+    while p < c.end:
+        e = end_of(c.q, p)
+        if e > sent and not c.q[p] & 14:
+            c.pending += 1
+        p = e

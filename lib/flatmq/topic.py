@@ -13,7 +13,7 @@ _HASH = const(35)
 _DOLLAR = const(36)
 _PLUS = const(43)
 _SLASH = const(47)
-_is_utf8: "Any" = None  # once it is loaded
+utf8: "Any" = None  # once it is loaded
 
 
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
@@ -21,16 +21,16 @@ def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
     That is the shortest form, no surrogates, nothing past U+10FFFF, no U+0000.
     """
-    global _is_utf8
+    global utf8
     if buf.find(b"\0", at, end) >= 0:
         return False
     while at < end and buf[at] < 128:
         at += 1
     if at == end:
         return True
-    if _is_utf8 is None:
-        _is_utf8 = load("utf8").is_utf8
-    return _is_utf8(buf, at, end)
+    if utf8 is None:
+        utf8 = load("utf8").is_utf8
+    return utf8(buf, at, end)
 
 
 def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:

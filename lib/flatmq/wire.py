@@ -1,6 +1,6 @@
-"""Build the packets that are sent rarely, CONNECT and requests, from checked fields.
+"""Check the fields of packets that are sent rarely, and read and write Remaining Length.
 
-Integers are big-endian (3.1.1 section 1.5.2). Loaded when needed, and not kept.
+Loaded when needed, and not kept by MQTT 3.1.1.
 """
 
 from .port import const
@@ -100,19 +100,3 @@ def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
             if i + 1 < end and (c == _HASH or buf[i + 1] != _SLASH):
                 return False
     return at < end and is_utf8(buf, at, end)
-
-
-def packet(first: int, head: bytes, fields: "list[bytes]", tail: bytes = b"") -> bytearray:
-    """Return a packet made of the variable header `head` and of length-prefixed fields.
-
-    Each field is followed by `tail`.
-    """
-    body = bytearray(head)
-    for f in fields:
-        body.append(len(f) >> 8)
-        body.append(len(f) & 255)
-        body.extend(f)
-        body.extend(tail)
-    header = bytearray(5)
-    header[0] = first
-    return header[: put_length(header, 1, len(body))] + body

@@ -16,13 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import flatmq
-from flatmq.rare.methods import MODULES
-from flatmq.v5.methods import MODULES as MODULES_5
+from flatmq.rare import methods
+from flatmq.v5 import methods as methods_5
 from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
-    "package": ("every", *(f"rare/{name}" for name in {*MODULES.values()} - {"handover"})),
+    "package": (
+        "every",
+        *(f"rare/{name}" for name in {*methods.modules().values()} - {"handover"}),
+    ),
     "spool": ("spool", "rare/handover"),
     "senml": ("senml",),
     "serial": ("stream_uart",),
@@ -33,7 +36,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "sas": ("sas",),
     "mqtt5": (
         *("v5/__init__", "properties", "rare/parts"),
-        *(f"v5/{name}" for name in {*MODULES_5.values()}),
+        *(f"v5/{name}" for name in {*methods_5.modules().values()}),
     ),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that

@@ -52,19 +52,23 @@ def compile_module(source: Path, target: Path, path: str, *, lean: bool = False)
 
 
 def _lean(text: str) -> str:
-    """Return a source without names that would only be in the tables of a board.
+    """Return a source without what would only be in the tables of a board.
 
-    These are constants without an underscore before their names, and `const`, which the compiler
-    knows without an import.
+    That is: constants without an underscore before their names, `const`, which the compiler knows
+    without an import, and what is for CPython alone.
     """
     lines = []
     for line in text.replace("TYPE_CHECKING", "_TYPE_CHECKING").splitlines():
         module, found, names = line.partition(" import ")
         if found and module in ("from .port", "from ..port"):
-            left = ", ".join(name for name in names.split(", ") if name != "const")
-            lines += [f"{module} import {left}"] if left else []
+            left = [name for name in names.split(", ") if name not in ("const", "MICROPYTHON")]
+            lines += [f"{module} import {', '.join(left)}"] if left else []
+            if "MICROPYTHON" in names:
+                lines.append("_MICROPYTHON = const(1)")
+        elif line.startswith("MICROPYTHON = "):
+            lines.append("_MICROPYTHON = const(1)")
         else:
-            lines.append(line)
+            lines.append(line.replace("MICROPYTHON", "_MICROPYTHON"))
     return "\n".join(lines) + "\n"
 
 

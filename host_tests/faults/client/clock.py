@@ -14,11 +14,11 @@ def wraps(env, client):
     env.ask("strike", "silence")
     env.fault()
     env.loses(client, "timeout")
-    env.equal(client.error.detail, "PINGRESP", "reason")
+    env.equal(client.error.detail, "no PINGRESP in time", "reason")
     env.accepted(client, 1)
     env.accepted(client, 2)
     env.loses(client, "timeout")
-    env.equal(client.error.detail, "greeting", "reason")
+    env.equal(client.error.detail, "no CONNACK in time", "reason")
     env.until("the broker", lambda: client.connected, client)
     env.until("the clock to come round", env.came_round, client)
 

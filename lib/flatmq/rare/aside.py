@@ -5,8 +5,8 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 import sys
 
+from ..engine import end_of, id_of
 from ..port import MICROPYTHON, const, load
-from .dial import end_of, id_at
 from .queue import find
 
 TYPE_CHECKING = const(0)
@@ -79,45 +79,37 @@ class Aside:
             return 0
         if c.requests and c.subs.holds(c):
             return 0
-        if self._releases(sent):
+        if self.release(sent):
             return 0
         if sent == c.end:
             return 0
         self.alone = 0
         if q[sent] & 6:
-            i = id_at(q, sent)
-            self.alone = q[i] << 8 | q[i + 1]
+            self.alone = id_of(q, sent)
         self.left -= 1
         return end_of(q, sent) - sent
 
-    def _releases(self, sent):
-        """Queue the next PUBREL. Returns whether there was one to be sent now."""
+    def release(self, sent):
+        """Queue the next PUBREL. Returns whether there was one to be sent now.
+
+        One whose message has gone behind the others lets them pass.
+        """
         c = self.client
         p = 0
         while p < sent:
-            if c.q[p] & 6 == 6 and self._release(id_at(c.q, p), c.end > sent):
+            pid = id_of(c.q, p)
+            if c.q[p] & 6 == 6 and not (c.end > sent and self.waits(pid)):
+                self.alone = pid
+                self.left -= 1
+                c.acks.extend(b"\x62\2")
+                c.acks.append(pid >> 8)
+                c.acks.append(pid & 255)
                 return True
             p = end_of(c.q, p)
         return False
 
-    def _release(self, i, others):
-        """Queue a PUBREL with the packet identifier at `i`.
-
-        Returns False if it has gone behind the `others`, and there are some.
-        """
-        q = self.client.q
-        pid = q[i] << 8 | q[i + 1]
-        if others and self._is_behind(pid):
-            return False
-        self.alone = pid
-        self.left -= 1
-        acks = self.client.acks
-        acks.extend(b"\x62\2")
-        acks.append(q[i])
-        acks.append(q[i + 1])
-        return True
-
-    def _is_behind(self, pid):
+    def waits(self, pid: int) -> bool:
+        """Return whether a message has gone behind the others."""
         for x in self.suspects:
             if x[0] == pid and x[1] >= _BEHIND:
                 return True
@@ -182,7 +174,10 @@ class Aside:
             c.last_id = new
             rename(c, pid, new)
             pid = new
-            i = id_at(data, 0)
+            i = 1
+            while data[i] > 127:
+                i += 1
+            i += 3 + (data[i + 1] << 8 | data[i + 2])
             data[i] = pid >> 8
             data[i + 1] = pid & 255
             data[0] &= 0xF7

@@ -1,4 +1,4 @@
-"""Connect, greet, and handle the end of a connection. Loaded for that, and kept.
+"""Connect, greet, and handle the end of a connection. Loaded for that, and kept unless `release`.
 
 This allocates memory: for the lookup, the socket, and errors.
 """
@@ -7,6 +7,7 @@ import errno
 import random
 
 from .. import port as clock
+from ..engine import end_of, id_of, tidy
 from ..errors import NO_MEMORY
 from ..port import const, drop, load, ticks_add, ticks_diff
 
@@ -57,30 +58,30 @@ def step(c: "Client") -> "Any":
 
 def greeted(c: "Client", t: int, end: int) -> "int | None":
     """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
-    flags = c.rx[t]
+    flags = c.rx[t] if c.version != 3 else 0  # reserved in MQTT 3.1
     code = c.rx[t + 1]
     if end - t != 2:
         return _LENGTH
     if c.connected:
         return _SECOND
-    if c.version != 3 and (flags > 1 or (flags and (c.clean or code))):
+    if flags > 1 or (flags and (c.clean or code)):
         return _FLAGS
     if code:
         return _REFUSED | code
-    same = flags == 1 if c.version != 3 else not c.clean
-    c.session_present = flags == 1 and c.version != 3
+    c.session_present = flags == 1
+    same = flags == 1 or (c.version == 3 and not c.clean)
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
-    doubt = same and not c.trusted
+    sure = same and c.trusted
     # In doubt the identifiers are kept, and a message without DUP is new: see `qos2.is_new`.
-    c.unsure = same and (doubt or c.unsure)
+    c.unsure = same and (not sure or c.unsure)
     if not same:
         for i in range(len(c.received)):
             c.received[i] = 0
     if c.gate is not None:
-        c.gate(same and not doubt)  # if it raises, the next poll handles this CONNACK again
+        c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
-    c.same = same and not doubt
-    resend(c, same, doubt)
+    c.same = sure
+    resend(c, same, sure)
     getattr(c.link, "accepted", bool)()  # bool does nothing
     c.stats.connects += 1
     c.error = None
@@ -91,13 +92,14 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
         c.alone.begin()
     if c.subscriptions or c.requests:
         # MQTT 3.1 does not say whether the broker has the session.
-        i = c.subs.resume(c, same, doubt or c.version == 3)
+        c.subs = load("subs")
+        i = c.subs.resume(c, same, not sure or c.version == 3)
         c.due = ticks_add(c.since, min(c.interval, i))
     c.connected = True
     return None
 
 
-def resend(c: "Client", same: bool, doubt: bool) -> None:
+def resend(c: "Client", same: bool, trusted: bool) -> None:
     """Prepare what is in the queue for a session that is the `same`, or may be another one."""
     q = c.q
     p = ready = 0
@@ -106,17 +108,15 @@ def resend(c: "Client", same: bool, doubt: bool) -> None:
         first = q[p]
         if first & 8:
             c.stats.resent += 1
-        if not same:
-            if first & 8:
+            if not same:
                 c.stats.renewed += 1
-            first &= 0xF7
+                first &= 0xF7
         if first & 6 == 6:
-            if same and not doubt:
+            if trusted:
                 # It is not written again. All of these are in front of the others.
                 if not c.alone:  # else they leave one at a time
-                    i = id_at(q, p)
-                    c.acks.extend(b"\x62\2")
-                    c.acks.extend(q[i : i + 2])
+                    i = id_of(q, p)
+                    c.acks.extend(bytes((0x62, 2, i >> 8, i & 255)))
                 if p > ready:
                     data = q[p:e]
                     q[p:e] = b""
@@ -210,8 +210,7 @@ def mark(c: "Client") -> "int | None":
         if e > len(q):
             break
         if p < sent and q[p] & 6 != 6 and (q[p] & 6 or e > sent):
-            i = id_at(q, p)
-            i = q[i] << 8 | q[i + 1] if q[p] & 6 else 0
+            i = id_of(q, p) if q[p] & 6 else 0
             flight = i if flight is None else -1
         if q[p] & 6:
             kept += 1
@@ -240,86 +239,3 @@ def mark(c: "Client") -> "int | None":
             p = e
     q[c.end :] = b""
     return flight
-
-
-def other(c: "Client", first: int, t: int, end: int) -> "Any":
-    """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
-
-    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
-    """
-    c.progress = False
-    if c.five:
-        return c.five.other(c, first, t, end)
-    if first == 0x20:
-        return greeted(c, t, end)
-    if first == 0x90 or first == 0xB0:
-        return (c.subs or load("subs")).answered(c, first, t, end)
-    if c.two is None:
-        c.two = load("qos2")
-    return c.two.other(c, first, t, end)
-
-
-# The packets of the queue `q`, which are all PUBLISH: where they end, and whose they are
-
-
-def end_of(q: "bytearray", p: int) -> int:
-    """Return where the packet at `p` ends."""
-    n = i = 0
-    p += 1
-    while q[p] > 127:
-        n |= (q[p] & 127) << i
-        i += 7
-        p += 1
-    return p + 1 + (n | q[p] << i)
-
-
-def id_at(q: "bytearray", p: int) -> int:
-    """Return where the packet identifier of the packet at `p` is."""
-    p += 1
-    while q[p] > 127:
-        p += 1
-    return p + 3 + (q[p + 1] << 8 | q[p + 2])
-
-
-def tidy(c: "Client", sent: int) -> int:
-    """Cut out what is not needed: what was written at QoS 0, and the messages in `gone`.
-
-    Returns what is left of `sent`.
-    """
-    q = c.q
-    p = c.kept = 0
-    while p < c.end:
-        e = end_of(q, p)
-        if q[p] & 6:
-            i = id_at(q, p)
-            gone = c.gone and (q[i] << 8 | q[i + 1]) in c.gone
-            c.kept += not gone
-            if gone and p < sent and c.five:
-                i = q[i] << 8 | q[i + 1]
-                c.five.owe(c, i)
-        else:
-            gone = e <= sent
-        if gone:
-            q[p:e] = b""
-            c.end -= e - p
-            if p < sent:
-                sent -= e - p
-        else:
-            p = e
-    c.gone = None
-    c.full = False
-    count(c, sent)
-    return sent
-
-
-def count(c: "Client", sent: int) -> None:
-    """Count the pending messages: a QoS 0 message is one until all of it is written."""
-    p = 0
-    c.pending = c.kept
-    if c.large:
-        c.pending += c.large.waits
-    while p < c.end:
-        e = end_of(c.q, p)
-        if e > sent and not c.q[p] & 14:
-            c.pending += 1
-        p = e

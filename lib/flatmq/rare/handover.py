@@ -3,8 +3,8 @@
 Loaded by `Client.handover`, and kept by what calls it.
 """
 
+from ..engine import end_of, id_of
 from ..port import const, load
-from .dial import end_of, id_at
 from .queue import find
 
 TYPE_CHECKING = const(0)
@@ -122,8 +122,7 @@ class Handover:
         p = n = 0
         while p < c.end and n < len(into):
             if c.q[p] & 6 == 6:
-                i = id_at(c.q, p)
-                into[n] = c.q[i] << 8 | c.q[i + 1]
+                into[n] = id_of(c.q, p)
                 n += 1
             p = end_of(c.q, p)
         return n

@@ -6,7 +6,7 @@ found at once.
 """
 
 from ..port import MICROPYTHON, Shown, const, load
-from ..topic import is_name
+from ..topic import is_name, matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _NAMES = const(8)  # remembered topic names; a power of two
 _LONGEST = const(48)  # bytes of the longest one, with its length in front
 NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
-_several: "Any" = None  # once it is loaded
+several: "Any" = None  # once it is loaded
 
 
 class Message(Shown):
@@ -96,6 +96,42 @@ class Message(Shown):
         return load("reading").more(self, name)
 
 
+class Subscription(Shown):
+    """The topic filters of one subscribe() and their handler.
+
+    With no handler, it has the filters of one unsubscribe().
+
+    `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
+    granted by the broker, or 0x80 if it refused. After UNSUBACK it is empty.
+    """
+
+    def __init__(
+        self, filters: "list[bytes]", names: "list[bytes]", handler: "Any", qos: int, chunks: bool
+    ) -> None:
+        self.filters = filters
+        # The filters that topic names must match. For $share/GROUP/FILTER they differ from
+        # `filters`; b"" matches no topic name and leaves the messages to on_message.
+        self.names = names
+        self.handler = handler
+        self.qos = qos
+        self.chunks = chunks  # whether the handler takes messages larger than the buffer
+        self.granted: bytes | None = None
+        self.asked = filters  # the filters in the packet that was sent
+        self.id = 0  # the packet identifier while the answer is awaited
+        self.strikes = 0  # how often the broker has closed the connection on it,
+        self.pause = 0  # ms online after which it is tried again,
+        self.due = 0  # and when that is
+
+    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+        """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
+        n = len(self.names)
+        while n:  # a `for` would put the frame on the heap
+            n -= 1
+            if matches(self.names[n], buf, t, end):
+                return True
+        return False
+
+
 def claim(c: "Client") -> Message:
     """Return the message of a client, and claim memory for it at first."""
     if c.message is None:
@@ -126,7 +162,7 @@ def route(c: "Client", t: int, e: int) -> int:
 
     Returns its place in `routes`; -1 if the name is not valid.
     """
-    global _several
+    global several
     if not is_name(c.rx, t + 2, e):
         return -1
     i = nearest(c, 0, t, e)
@@ -134,9 +170,9 @@ def route(c: "Client", t: int, e: int) -> int:
     if i >= 0:
         found = c.subscriptions[i].handler
     if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
-        if _several is None:
-            _several = load("several").several
-        found = _several
+        if several is None:
+            several = load("several").several
+        found = several
     i = c.newest
     c.routes[_NAMES] = found
     if e - t > _LONGEST or not c.learned:

@@ -1,6 +1,6 @@
 """The methods of a client that are loaded when they are called."""
 
-from ..port import const, drop, load
+from ..port import MICROPYTHON, const, drop, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -8,36 +8,39 @@ if TYPE_CHECKING:
 
     from ..client import Client
 
-MODULES = {
-    "abandon": "connecting",
-    "awaits": "waiting",
-    "connect": "connecting",
-    "disconnect": "connecting",
-    "drop": "strays",
-    "handover": "handover",
-    "ping": "waiting",
-    "publish_from": "parts",
-    "publish_wait": "publishing",
-    "queue": "bulk",
-    "reconfigure": "saying",
-    "set_credentials": "saying",
-    "set_will": "saying",
-    "subscribe": "subscribing",
-    "unsubscribe": "subscribing",
-    "wait": "waiting",
-    "withdraw": "subscribing",
-}
-# Those whose module stays loaded become methods of the class.
-_STAY = ("waiting", "parts", "bulk", "publishing")
+
+def modules() -> "dict[str, str]":
+    """Return the module that has a method, by the names of the methods."""
+    # In one text: each of these names alone would stay in a board's table of names.
+    table = """\
+abandon connecting
+awaits waiting
+connect connecting
+disconnect connecting
+drop strays
+handover handover
+ping waiting
+publish_from parts
+publish_wait publishing
+queue bulk
+reconfigure saying
+set_credentials saying
+set_will saying
+subscribe subscribing
+unsubscribe subscribing
+wait waiting
+withdraw subscribing"""
+    return dict([line.split() for line in table.splitlines()])
 
 
 def method(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
-    if name not in MODULES:
+    module = modules().get(name)
+    if not module:
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
-    module = MODULES[name]
-    if module in _STAY:
+    kept = "waiting parts bulk publishing"  # the methods of these become methods of the class
+    if module in kept.split():
         setattr(type(c), name, getattr(load(module), name))
         return getattr(c, name)
 
@@ -52,10 +55,12 @@ def method(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    drop("connecting", "strays", "saying", "hello", "filters", "subscribing", "wire")
+    drop("connecting", "strays", "saying", "hello", "subscribing", "wire")
 
 
-def install(kind: "Any") -> None:
-    """Add all methods to the class. For CPython."""
-    for name, module in MODULES.items():
-        setattr(kind, name, getattr(load(module), name))
+if not MICROPYTHON:
+
+    def install(kind: "Any") -> None:
+        """Add all methods to the class."""
+        for name, module in modules().items():
+            setattr(kind, name, getattr(load(module), name))

@@ -115,7 +115,7 @@ class Pieces:
         if c.limit or nearest(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True)
-        if c.on_message is not None and c.pieces_too:
+        if c.on_message is not None and c.chunks:
             self.taken = True
             return c.on_message(m)
         return None

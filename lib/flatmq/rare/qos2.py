@@ -4,9 +4,8 @@ A PUBLISH whose PUBREC has come stays in the queue: if the broker forgets the se
 again. Received identifiers are kept until PUBREL (method B).
 """
 
-from ..engine import HOLD
+from ..engine import HOLD, end_of
 from ..port import const
-from .dial import end_of
 from .queue import find, release
 
 TYPE_CHECKING = const(0)

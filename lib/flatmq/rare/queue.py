@@ -1,7 +1,7 @@
 """Find a message in the queue, and cut it out. Loaded for what is not settled by a PUBACK."""
 
+from ..engine import end_of, id_of
 from ..port import const
-from .dial import end_of, id_at
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -13,10 +13,8 @@ def find(c: "Client", pid: int) -> int:
     q = c.q
     p = 0
     while p < c.end:
-        if q[p] & 6:
-            i = id_at(q, p)
-            if q[i + 1] == pid & 255 and q[i] == pid >> 8:
-                return p
+        if q[p] & 6 and id_of(q, p) == pid:
+            return p
         p = end_of(q, p)
     return -1
 
@@ -26,8 +24,7 @@ def release(c: "Client", p: int) -> None:
     e = end_of(c.q, p)
     if c.q[p] & 6:
         if not (p or c.alone or c.large or c.own < 65535):
-            i = id_at(c.q, p)
-            c.stop = c.q[i] << 8 | c.q[i + 1]  # those before it are free
+            c.stop = id_of(c.q, p)  # those before it are free
         c.kept -= 1
     c.pending -= 1
     if p < c.sent:

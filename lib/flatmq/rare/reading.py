@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from .message import Message
 
 _NAMES = ("is_topic", "is_payload", "text", "json", "number", "copy", "write_to")
-_COMPUTED = ("id", "last", "total", "payload", "qos", "retain", "dup", "topic")
 
 
 def more(m: "Message", name: str) -> "Any":
@@ -27,19 +26,6 @@ def more(m: "Message", name: str) -> "Any":
         raise AttributeError(name)
     setattr(type(m), name, globals()[name])
     return getattr(m, name)
-
-
-def install(kind: "Any") -> None:
-    """Add everything to the class, with properties. For CPython.
-
-    It does not specialize attribute access in a class that has a `__getattr__`.
-    """
-    get = kind.__getattr__
-    for name in _NAMES:
-        setattr(kind, name, globals()[name])
-    for name in _COMPUTED:
-        setattr(kind, name, property(lambda m, name=name: get(m, name)))  # type: ignore[misc]
-    del kind.__getattr__
 
 
 def is_topic(self: "Message", name: bytes) -> bool:
@@ -105,3 +91,18 @@ def write_to(self: "Message", stream: "Any") -> "int | None":
     if MICROPYTHON:
         return stream.write(self.buf, self.at, self.end - self.at)
     return stream.write(memoryview(self.buf)[self.at : self.end])
+
+
+if not MICROPYTHON:
+
+    def install(kind: "Any") -> None:
+        """Add everything to the class, with properties.
+
+        CPython does not specialize attribute access in a class that has a `__getattr__`.
+        """
+        get = kind.__getattr__
+        for name in _NAMES:
+            setattr(kind, name, globals()[name])
+        for name in ("id", "last", "total", "payload", "qos", "retain", "dup", "topic"):
+            setattr(kind, name, property(lambda m, name=name: get(m, name)))  # type: ignore[misc]
+        del kind.__getattr__

@@ -1,4 +1,7 @@
-"""Build the MQTTError that says why a connection ended, from a number or an exception."""
+"""Build the MQTTError that says why a connection ended, from a number or an exception.
+
+Each name of this module, and each text of up to ten bytes, stays in the table of names of a board.
+"""
 
 from ..errors import MQTTError
 from ..port import const, load
@@ -10,72 +13,67 @@ if TYPE_CHECKING:
     from ..client import Client
 
 _END = const(1)
-_REFUSED = const(256)
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
-_RESOURCE = (32, 33)  # something is too small here
-
-TEXTS = {
-    2: "connecting",
-    3: "greeting",
-    4: "PINGRESP",
-    5: "no acknowledgement",
-    6: "interrupted",
-    16: "Remaining Length of 5 bytes",
-    17: "CONNACK is not first",
-    18: "not a topic name",
-    19: "shorter than its topic name",
-    20: "QoS 3",
-    21: "no packet identifier",
-    22: "packet identifier 0",
-    23: "length",
-    24: "type or flags",
-    25: "a second CONNACK",
-    26: "flags",
-    27: "return codes",
-    32: "larger than rx_size",
-    33: "topic name > rx_size",
-}
-# Return codes of CONNACK (3.1.1, section 3.2.2.3)
-CODES = (
-    "unacceptable protocol version", "client identifier rejected", "server unavailable",
-    "bad user name or password", "not authorized",
-)  # fmt: skip
 
 
 def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTError:
     """Return the reason for `what` happened while `doing`: see `dial.lost`.
 
-    The first one is printed, if the application is not called.
+    The first one is printed, if the application is not called. Before CONNACK a link may know the
+    cause: its `why(error)` returns an MQTTError, or None.
     """
-    error = _reason(c, what, doing, accepted)
+    link = c.link
+    error = None
+    if isinstance(what, MQTTError):
+        error = what
+    elif what.__class__ is int and what is not _END:
+        text = {
+            2: "no TCP connection in time",
+            3: "no CONNACK in time",
+            4: "no PINGRESP in time",
+            5: "no acknowledgement in time",
+            6: "interrupted",
+            16: "Remaining Length of 5 bytes",
+            17: "CONNACK is not first",
+            18: "not a topic name",
+            19: "shorter than its topic name",
+            20: "both bits of QoS 3",
+            21: "no packet identifier",
+            22: "packet identifier 0",
+            23: "not of this length",
+            24: "not of this type or with these flags",
+            25: "a second CONNACK",
+            26: "not with these flags",
+            27: "not with these return codes",
+            32: "larger than rx_size",
+            33: "topic name larger than rx_size",
+            # Return codes of CONNACK (3.1.1, section 3.2.2.3)
+            257: "CONNACK: return code 1, unacceptable protocol version",
+            258: "CONNACK: return code 2, client identifier rejected",
+            259: "CONNACK: return code 3, server unavailable",
+            260: "CONNACK: return code 4, bad user name or password",
+            261: "CONNACK: return code 5, not authorized",
+        }.get(what)
+        if c.five and (not text or what > 255):
+            text = load("reasons", "v5").explained(c, what)
+        if what >> 8 == 1:
+            text = text or f"CONNACK: return code {what & 255}"
+            error = MQTTError("refused", text, what & 255)
+        elif what < 16:
+            error = MQTTError("closed" if what >= _CLOSED else "timeout", text)
+        else:
+            kind = "resource" if what >> 1 == 16 else "protocol"  # something is too small here
+            error = MQTTError(kind, f"packet {doing:#x}: {text}")
+    elif not accepted and getattr(link, "why", None):
+        error = link.why(0 if what is _END else what)
+    if not error:
+        kind = "resource" if doing == "lookup" else "closed"
+        text = "closed by the peer" if what is _END else f"{type(what).__name__}: {what}"
+        if getattr(link, "host", None):
+            text = f"{doing} {link.host}:{link.port}: {text}"
+        else:
+            text = f"{doing}: {text}"
+        error = MQTTError(kind, text)
     if not (c.stats.losses or c.quiet or (accepted and c.on_disconnect)):
         print(f"flatmq: {error}; trying again")
     return error
-
-
-def _reason(c, what, doing, accepted):
-    """Before CONNACK a link may know the cause: its `why(error)` returns an MQTTError, or None."""
-    if isinstance(what, MQTTError):
-        return what
-    link = c.link
-    if what.__class__ is int and what is not _END:
-        if what >> 8 == 1:
-            code = what - _REFUSED
-            text = f"CONNACK: return code {code}"
-            if code <= len(CODES):
-                text += f", {CODES[code - 1]}"
-            if c.five:
-                text = load("reasons", "v5").refusal(c, code)
-            return MQTTError("refused", text, code)
-        text = TEXTS.get(what) or load("reasons", "v5").rule(what)
-        if what >= 16:
-            kind = "resource" if what in _RESOURCE else "protocol"
-            return MQTTError(kind, f"packet {doing:#x}: {text}")
-        return MQTTError("closed" if what >= _CLOSED else "timeout", text)
-    why = getattr(link, "why", None)
-    found = why(0 if what is _END else what) if why and not accepted else None
-    if found:
-        return found
-    where = f" {link.host}:{link.port}" if getattr(link, "host", None) else ""
-    text = "closed by the peer" if what is _END else f"{type(what).__name__}: {what}"
-    return MQTTError("resource" if doing == "lookup" else "closed", f"{doing}{where}: {text}")

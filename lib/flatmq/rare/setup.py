@@ -78,12 +78,12 @@ answers 64 8 268435456"""
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be callable, not {value!r}")
         handlers.append(value)
-    user, password, tls, link = [
-        options.pop(name, None) for name in ["user", "password", "tls", "link"]
-    ]
+    table = "user password tls link"
+    user, password, tls, link = [options.pop(name, None) for name in table.split()]
     five = options.pop("five", None)
     clean_session = options.pop("clean_session", True)
-    c.pieces_too = options.pop("chunks", False)
+    c.chunks = options.pop("chunks", False)
+    c.release = drop if options.pop("release", False) else None
     c.quiet = options.pop("quiet", False)
     for name in options:
         raise TypeError(f"Client has no argument {name!r}")

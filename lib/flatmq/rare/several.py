@@ -28,6 +28,6 @@ def several(m: "Message", chunks: bool = False) -> "object | None":
         if c.done < c.limit and c.subscriptions[c.done] is s:
             c.done += 1
     c.done = c.limit = 0
-    if c.found or c.on_message is None or (chunks and not c.pieces_too):
+    if c.found or c.on_message is None or (chunks and not c.chunks):
         return None
     return c.on_message(m)  # the only handler has ended its subscription, and has raised

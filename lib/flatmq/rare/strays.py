@@ -1,7 +1,7 @@
 """Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
+from ..engine import end_of, id_of
 from ..port import const
-from .dial import end_of, id_at
 from .queue import find, release
 
 TYPE_CHECKING = const(0)
@@ -26,8 +26,7 @@ def next_id(c: "Client") -> int:
         p = 0
         while p < c.end:
             if c.q[p] & 6:
-                i = id_at(c.q, p)
-                i = (c.q[i] << 8 | c.q[i + 1]) - pid & 65535
+                i = id_of(c.q, p) - pid & 65535
                 if i and i < least:
                     least = i
             p = end_of(c.q, p)

@@ -5,14 +5,12 @@ growing pauses, while everything else flows.
 """
 
 from .. import port as clock
-from ..port import Shown, const, load, ticks_add, ticks_diff
-from ..topic import matches
+from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..client import Client
+    from .message import Subscription
 
 _ID_0 = const(22)
 _LENGTH = const(23)
@@ -22,43 +20,7 @@ _LONGEST = const(600000)  # doubled up to this
 _TELL = const(3)  # closes on a subscription after which the application is informed
 
 
-class Subscription(Shown):
-    """The topic filters of one subscribe() and their handler.
-
-    With no handler, it has the filters of one unsubscribe().
-
-    `granted` is None until SUBACK (section 3.9). Then it has one byte for each filter: the QoS
-    granted by the broker, or 0x80 if it refused. After UNSUBACK it is empty.
-    """
-
-    def __init__(
-        self, filters: "list[bytes]", names: "list[bytes]", handler: "Any", qos: int, chunks: bool
-    ) -> None:
-        self.filters = filters
-        # The filters that topic names must match. For $share/GROUP/FILTER they differ from
-        # `filters`; b"" matches no topic name and leaves the messages to on_message.
-        self.names = names
-        self.handler = handler
-        self.qos = qos
-        self.chunks = chunks  # whether the handler takes messages larger than the buffer
-        self.granted: bytes | None = None
-        self.asked = filters  # the filters in the packet that was sent
-        self.id = 0  # the packet identifier while the answer is awaited
-        self.strikes = 0  # how often the broker has closed the connection on it,
-        self.pause = 0  # ms online after which it is tried again,
-        self.due = 0  # and when that is
-
-    def fits(self, buf: bytearray, t: int, end: int) -> bool:
-        """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
-        n = len(self.names)
-        while n:  # a `for` would put the frame on the heap
-            n -= 1
-            if matches(self.names[n], buf, t, end):
-                return True
-        return False
-
-
-def send(c: "Client", r: Subscription) -> None:
+def send(c: "Client", r: "Subscription") -> None:
     """Queue a SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
     r.id = c.last_id + 1 & 65535 or 1
     if r.id == c.stop:
@@ -89,20 +51,20 @@ def send(c: "Client", r: Subscription) -> None:
     c.acks.extend(data)
 
 
-def resume(c: "Client", same: bool, doubt: bool) -> int:
+def resume(c: "Client", same: bool, unsure: bool) -> int:
     """Resume after CONNACK. Returns what `late` returns.
 
     Unanswered requests are sent again before everything else; unless it is the `same` session
-    as before, without `doubt`, all subscriptions are, too.
+    as before, without `unsure`, all subscriptions are, too.
     """
     waiting = []
     for r in c.requests:
         r.id = 0
         if not r.filters or not (same or r.handler is not None):
             r.granted = b""  # nothing is left to ask for
-        elif r.handler is None or (same and not doubt):
+        elif r.handler is None or (same and not unsure):
             waiting.append(r)
-    if doubt or not same:
+    if unsure or not same:
         waiting.extend(c.subscriptions)
     c.requests[:] = waiting
     for r in waiting:
@@ -191,16 +153,12 @@ def answered(c: "Client", first: int, t: int, end: int) -> "int | None":
             return _LENGTH
         if not pid:
             return _ID_0
-        bad = [n for n in codes if n > 2 and n != 128]
-        if first == 0x90 and (bad or not codes):
+        if first == 0x90 and (not codes or codes.strip(b"\0\1\2\x80")):
             return _CODES
     for r in c.requests:
-        if r.id == pid:
+        if r.id == pid and (first == 0x90) == (r.handler is not None):
             break
     else:
-        c.stats.strays += 1
-        return None
-    if (first == 0x90) != (r.handler is not None):
         c.stats.strays += 1
         return None
     if codes and len(codes) != len(r.asked):

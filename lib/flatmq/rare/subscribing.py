@@ -1,7 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
 from ..port import const, drop, load
-from .message import NEVER, claim
+from .message import NEVER, Subscription, claim
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from ..client import Client
     from .message import Message
-    from .subs import Subscription
 
 
 def subscribe(
@@ -19,7 +18,7 @@ def subscribe(
     handler: "Callable[[Message], None]",
     qos: int = 0,
     chunks: bool = False,
-) -> "Subscription":
+) -> Subscription:
     """Call `handler(message)` for messages that match a topic filter, or any of a list.
 
     They come at up to `qos`. The request is sent once online, and again whenever the broker
@@ -29,27 +28,25 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
-    checked, names = checked_filters(filters, qos, self.max_qos)
+    checked, names = check(filters, qos, self.max_qos)
     kept = others(self, checked, handler)
     self.subs = load("subs")
-    new = self.subs.Subscription(checked, names, handler, qos, chunks)
+    new = Subscription(checked, names, handler, qos, chunks)
     keep(self, kept)
     self.subscriptions.append(new)
     learn(self)
     return ask(self, new)
 
 
-def unsubscribe(
-    self: "Client", filters: "bytes | str | list[bytes] | list[str]"
-) -> "Subscription":
+def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
     """End the subscription to a topic filter, or to each of a list of them.
 
     It may have been made before a reboot. Returns a Subscription whose `granted` is None until
     UNSUBACK.
     """
-    checked, names = checked_filters(filters, 0, 0)
+    checked, names = check(filters, 0, 0)
     self.subs = load("subs")
-    new = self.subs.Subscription(checked, names, None, 0, False)
+    new = Subscription(checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
     for r in self.requests:
         if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
@@ -58,7 +55,7 @@ def unsubscribe(
     return ask(self, new)
 
 
-def withdraw(self: "Client", subscription: "Subscription") -> None:
+def withdraw(self: "Client", subscription: Subscription) -> None:
     """End a subscription on this side alone: the broker is not asked, and may still have it."""
     keep(self, [s for s in self.subscriptions if s is not subscription])
     self.requests[:] = [r for r in self.requests if r is not subscription]
@@ -106,11 +103,31 @@ def learn(c: "Client") -> None:
             c.names[i][0:] = NEVER
 
 
-def checked_filters(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
-    """Check topic filters: see `filters.check`."""
-    found: tuple[list[bytes], list[bytes]] = load("filters").check(filters, qos, most)
-    drop("filters", "wire")  # before more is loaded: there is room for that then
-    return found
+def check(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
+    """Return topic filters as bytes, and the filters that topic names must match (section 4.7).
+
+    TypeError or ValueError for a bad filter, or for a QoS above `most`.
+    """
+    from ..wire import field, is_filter, number
+
+    number("qos", qos, 0, most)
+    if isinstance(filters, (bytes, str)):
+        filters = [filters]
+    if not isinstance(filters, (list, tuple)):
+        kind = type(filters).__name__
+        raise TypeError(f"topic filter must be bytes, str or a list of them, not {kind}")
+    number("number of topic filters", len(filters), 1, 65535)
+    filters = [field("topic filter", f, is_filter) for f in filters]
+    for f in filters:
+        if f.startswith(b"$share/") and (_name(f) in (b"", f) or f[7:8] in b"/+#"):
+            raise ValueError(f"topic filter {f!r}: must be $share/GROUP/FILTER")
+    drop("wire")  # before more is loaded: there is room for that then
+    return filters, [_name(f) for f in filters]
+
+
+def _name(f):
+    """Return the filter that topic names must match: FILTER in $share/GROUP/FILTER."""
+    return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
 def _narrow(s, gone):
@@ -123,7 +140,7 @@ def _narrow(s, gone):
     return bool(left)
 
 
-def ask(c: "Client", new: "Subscription") -> "Subscription":
+def ask(c: "Client", new: Subscription) -> Subscription:
     """Send a request, or leave it to the next CONNACK."""
     c.requests.append(new)
     if c.connected:

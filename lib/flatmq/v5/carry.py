@@ -10,7 +10,7 @@ subscription. Loaded with the first message that has properties, and kept.
 
 from ..port import const, load
 from ..rare.message import NEVER, nearest
-from ..rare.subs import Subscription as Base
+from ..rare.message import Subscription as Base
 from .walk import checked, number
 
 TYPE_CHECKING = const(0)
@@ -25,7 +25,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
-_several: "Any" = None  # rare.several.several, once it has been needed
+several: "Any" = None  # rare.several.several, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
@@ -116,9 +116,9 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
 
 
 def _load():
-    global _several
-    if _several is None:
-        _several = load("several").several
+    global several
+    if several is None:
+        several = load("several").several
 
 
 def tagged(m: "Message") -> "object | None":
@@ -126,13 +126,13 @@ def tagged(m: "Message") -> "object | None":
     c = m.client
     c.tagged = True
     try:
-        return _several(m)
+        return several(m)
     finally:
         c.tagged = False
 
 
 class Subscription(Base):
-    """A subscription with an identifier: see `rare.subs`."""
+    """A subscription with an identifier: see `rare.message`."""
 
     identifier = 0
     head = b"\0"  # its properties

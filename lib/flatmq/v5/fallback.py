@@ -1,7 +1,7 @@
 """Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5. Loaded for that."""
 
+from ..engine import end_of
 from ..port import const, drop, load
-from ..rare.dial import end_of
 from ..rare.message import NEVER
 from ..wire import get_length, put_length
 

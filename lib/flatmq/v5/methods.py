@@ -1,6 +1,6 @@
 """The methods of an MQTT 5 client that are loaded when they are called."""
 
-from ..port import const, drop, load
+from ..port import MICROPYTHON, const, drop, load
 from ..topic import is_name
 from ..wire import field, number
 
@@ -11,28 +11,32 @@ if TYPE_CHECKING:
     from ..properties import Properties
     from . import Client5
 
-# In addition to those of `rare.methods`, which are loaded the same way.
-MODULES = {
-    "alias": "alias",
-    "authenticate": "methods",
-    "disconnect": "methods",
-    "publish_from": "methods",
-    "request": "replies",
-    "set_credentials": "saying",
-    "set_will": "saying",
-    "subscribe": "subscribing",
-    "unsubscribe": "subscribing",
-}
 _WITH_WILL = const(4)  # the reason code of a DISCONNECT after which the will is published
+
+
+def modules() -> "dict[str, str]":
+    """Return the module that has a method, by names: in addition to those of `rare.methods`."""
+    table = """\
+alias alias
+authenticate methods
+disconnect methods
+publish_from methods
+request replies
+set_credentials saying
+set_will saying
+subscribe subscribing
+unsubscribe subscribing"""
+    return dict([line.split() for line in table.splitlines()])
 
 
 def method(c: "Client5", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
     drop("methods")
-    if name not in MODULES:
+    home = modules().get(name)
+    if not home:
         return load("methods").method(c, name)
-    module = load(MODULES[name], "v5")
-    if name == "request" or name == "alias":
+    module = load(home, "v5")
+    if home == "alias" or home == "replies":  # they stay loaded
         setattr(type(c), name, getattr(module, name))
         return getattr(c, name)
 
@@ -46,10 +50,12 @@ def method(c: "Client5", name: str) -> "Any":
     return call
 
 
-def install(kind: "Any") -> None:
-    """Add all methods to the class. For CPython."""
-    for name, module in MODULES.items():
-        setattr(kind, name, getattr(load(module, "v5"), name))
+if not MICROPYTHON:
+
+    def install(kind: "Any") -> None:
+        """Add all methods to the class."""
+        for name, module in modules().items():
+            setattr(kind, name, getattr(load(module, "v5"), name))
 
 
 def publish_from(

@@ -7,9 +7,9 @@ import errno
 import sys
 
 from .. import port as clock
+from ..engine import end_of
 from ..errors import MQTTError
 from ..port import const, load, ticks_add
-from ..rare.dial import end_of, greeted
 from ..rare.queue import find, release
 from .walk import checked
 
@@ -249,7 +249,7 @@ def _connack(c, t, end):
     if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
         load("flow", "v5").admit(c, flags == 1 and c.trusted)
     c.aliases = 0  # they end with their connection
-    greeted(c, t, t + 2)
+    load("dial").greeted(c, t, t + 2)
     allot(c)
     return None
 

@@ -3,8 +3,8 @@
 Loaded with the first reason code that reports a failure, and for the end of a connection.
 """
 
+from ..engine import end_of
 from ..port import const, load
-from ..rare.dial import end_of
 from ..rare.queue import find, release
 from .walk import TABLE
 
@@ -85,18 +85,16 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
     return said
 
 
-def rule(what: int) -> str:
-    """Return the text for a rule that a packet breaks."""
+def explained(c: "Client5", what: int) -> str:
+    """Return the text for a CONNACK that refuses, or for a rule that a packet breaks."""
+    code = what & 255
+    if what >> 8 == 1:
+        if code < 128:
+            return f"CONNACK of MQTT 3.1.1: return code {code}"
+        return text("CONNACK", code, c)
     if what & 511 == 41 and not TABLE[what >> 9 : (what >> 9) + 1].strip(b"\0"):
         return f"property {what >> 9:#x} is unknown"
     return _RULES[what & 511].format(hex(what >> 9))
-
-
-def refusal(c: "Client5", code: int) -> str:
-    """Return the text for a CONNACK that refuses."""
-    if code < 128:
-        return f"CONNACK of MQTT 3.1.1: return code {code}"
-    return text("CONNACK", code, c)
 
 
 def refused(c: "Client5", first: int, pid: int, code: int) -> None:

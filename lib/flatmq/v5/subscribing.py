@@ -1,7 +1,7 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
 from ..port import const, load
-from ..rare.subscribing import ask, checked_filters, keep, learn, others
+from ..rare.subscribing import ask, check, keep, learn, others
 from ..rare.subscribing import unsubscribe as end
 from ..wire import number, put_length
 from .carry import Subscription
@@ -38,7 +38,7 @@ def subscribe(
     """
     number("retain_handling", retain_handling, 0, 2)
     # The broker may grant less than it is asked for.
-    checked, names = checked_filters(filters, qos, self.own_qos)
+    checked, names = check(filters, qos, self.own_qos)
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     kept = others(self, checked, handler)
@@ -82,6 +82,6 @@ def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]
     After UNSUBACK `granted` has a reason code for each.
     """
     if self.five:
-        checked, names = checked_filters(filters, 0, 0)
+        checked, names = check(filters, 0, 0)
         _allow(self, Subscription(checked, names, None, 0, False))
     return end(self, filters)

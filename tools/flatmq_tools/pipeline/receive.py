@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatmq import Client
 from flatmq.bulk_cpython import head_of, take_in_bulk
-from flatmq.rare.message import Message
-from flatmq.rare.subs import Subscription
+from flatmq.rare.message import Message, Subscription
 from flatmq.topic import is_name
 from flatmq.v5 import Client5
 from flatmq.wire import get_length
