@@ -300,7 +300,8 @@ def test_a_client_that_lets_go_waits_for_memory_and_loses_nothing(
     short.clear()
     bench.online()  # the broker has forgotten the session
     subscribed, *again = bench.sent()
-    assert [(p.pid, p.payload) for p in map(peer.take_apart, again)][0] == (pid, b"kept")
+    kept = peer.take_apart(again[0])
+    assert (kept.pid, kept.payload) == (pid, b"kept")
     bench.feed(peer.suback(subscribed.pid, 1))
     assert (subscribed.first, bench.client.pending) == (0x82, 2)
 
