@@ -91,8 +91,6 @@ EXPECTED_5: "dict[str, dict]" = {
         "messages expire": True,
         # Does a will wait for its Will Delay Interval, and not come if the client is back before?
         "will delay": True,
-        # Does a will come after a DISCONNECT with reason code 4?
-        "will after DISCONNECT": True,
         # Does a client get nothing of its own on a subscription with No Local?
         "no local": True,
         # Is a client without an identifier given one for a session that is kept?
@@ -106,7 +104,6 @@ EXPECTED_5: "dict[str, dict]" = {
         "sessions expire": False,
         "messages expire": True,
         "will delay": True,
-        "will after DISCONNECT": False,
         "no local": False,
         # Reason code 0x85, which is a rule of 3.1.1.
         "gives identifiers": False,
@@ -120,7 +117,6 @@ EXPECTED_5: "dict[str, dict]" = {
         "sessions expire": True,
         "messages expire": True,
         "will delay": True,
-        "will after DISCONNECT": True,
         "no local": True,
         "gives identifiers": True,
     },

@@ -78,8 +78,11 @@ def test_all_proofs_run_and_a_failed_one_is_shown(
     document = tmp_path / "results.md"
     assert proofs.main(list(known), document) == 1
     rows = [line for line in document.read_text().splitlines() if line.startswith("|")]
-    assert [row.split(" | ")[-1] for row in rows[2:]] == ["FAILED (1) |", "ok |", "FAILED (2) |"]
+    assert [row.split(" | ")[3] for row in rows[2:]] == ["FAILED (1)", "ok", "FAILED (2)"]
     assert "3 proofs, 2 failed" in document.read_text()
     assert "No module named no_such_module" in (tmp_path / "logs" / "broken.log").read_text()
     assert "logs/broken.log" in capsys.readouterr().out
-    assert proofs.main(["whole"], None) == 0
+    known["options"] = proofs.Proof("an option that it has", ("json.tool", "--help"), writes=False)
+    assert proofs.main(["options"], document) == 0
+    text = document.read_text()
+    assert ("3 proofs, 1 failed" in text, "an option that it has" in text) == (True, True)

@@ -95,7 +95,7 @@ FAULTS: Faults = {
         "DUP goes to a broker that has forgotten": ("first &= 0xF7", "pass"),
         "MQTT 3.1 does not subscribe again": (" or c.version == 3)\n", ")\n"),
         "a session is trusted that was never seen": (
-            "doubt = same and not c.trusted", "doubt = False"
+            "sure = same and c.trusted", "sure = same"
         ),
         "what was written is not marked": (
             "q[p] |= 8\n        elif e <= sent", "pass\n        elif e <= sent"

@@ -153,7 +153,7 @@ class Judge:
         """Handle the end of a connection."""
         cut = self._written
         for m in self.messages:
-            if m.state == RELEASED and by_peer and m.released == self.connection:
+            if m.state == RELEASED and by_peer and self.connection in (m.released, m.connection):
                 m.closes += 1
             if m.state != QUEUED:
                 continue

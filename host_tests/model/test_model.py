@@ -8,9 +8,12 @@ import sizes
 from model import chance
 
 SEEDS = range(20_000)
+# Each showed a fault that no other seed of the sample did: an identifier of a forgotten session, a
+# SUBSCRIBE before an older UNSUBSCRIBE, and messages past PUBREC that were sent too early.
+FOUND = (98, 426, 562, 1761, 7129, 13646, 14901)
 
 
 @pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize("seed", sizes.sample(SEEDS, 1000))
+@pytest.mark.parametrize("seed", sorted({*sizes.sample(SEEDS, 1000), *FOUND}))
 def test_a_life(seed: int, version: int) -> None:
     chance.lived(seed, version)

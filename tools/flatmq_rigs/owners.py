@@ -51,6 +51,7 @@ WRITERS: dict[str, set[str]] = {
     # What comes in
     "done limit": {"rare/dial", "rare/several", "rare/strays", "rare/subscribing"},
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
+    "unsure": {"rare/dial", "rare/qos2"},
     "newest": {"rare/message", "rare/subscribing"},
     "two": {"engine", "rare/pieces", "v5/packets"},
     "subs": {"engine", "rare/dial", "rare/subscribing", "v5/subscribing"},

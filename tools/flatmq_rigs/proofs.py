@@ -1,4 +1,7 @@
-"""Run every proof in its long form, one after another, and show one table."""
+"""Run every proof in its long form, one after another, and show one table.
+
+Where only some are run, the rows of the others stay as they were: each row has its commit.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,32 @@ PROOFS = {
 """Each proof by name, in the order in which they run."""
 
 
-Row = tuple[str, str, str, str]
-"""The cells of a proof that has run; the last is "ok" or says that it failed."""
+Row = tuple[str, str, str, str, str]
+"""The cells of a proof that has run, the last two "ok" or that it failed, and the commit."""
+
+
+def commit() -> str:
+    """Return the short name of the commit, with + if code has changed since; "-" without git."""
+    head = ["git", "rev-parse", "--short", "HEAD"]
+    changed = ["git", "diff", "--name-only", "HEAD", "--", "lib", "tools", "host_tests", "boards"]
+    try:
+        name, files = (
+            subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True).stdout
+            for command in (head, changed)
+        )
+    except OSError:
+        return results.NONE
+    return name.strip() + "+" * bool(files) if name else results.NONE
+
+
+def before(document: Path | None) -> dict[str, Row]:
+    """Return the rows of the table in the document, by name."""
+    text = document.read_text("utf-8") if document and document.exists() else ""
+    begin, end = results.markers(SECTION)
+    lines = text.partition(begin)[2].partition(end)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    known = [cells for cells in rows if len(cells) == 5 and cells[0] in PROOFS]
+    return {name: (name, *rest) for name, *rest in known}  # type: ignore[misc]
 
 
 def counted(amount: str, log: str) -> str:
@@ -88,13 +115,13 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row
         ).returncode
     amount = counted(proof.amount, log.read_text("utf-8", "replace"))
     result = "ok" if status == 0 else f"FAILED ({status})"
-    return name, amount, f"{(time.monotonic() - began) / 60:.1f}", result
+    return name, amount, f"{(time.monotonic() - began) / 60:.1f}", result, commit()
 
 
 def section(rows: Sequence[Row]) -> str:
     """The table as Markdown."""
-    failed = sum(row[-1] != "ok" for row in rows)
-    head = ("proof", "how much", "minutes", "result")
+    failed = sum(row[3] != "ok" for row in rows)
+    head = ("proof", "how much", "minutes", "result", "commit")
     return (
         "## Proofs\n\n"
         f"`python -m flatmq_rigs proofs`: {len(rows)} proofs, {failed} failed.\n\n"
@@ -111,11 +138,12 @@ def main(names: Sequence[str], document: Path | None) -> int:
         row = run(name, PROOFS[name], document, console)
         rows.append(row)
         console.print(" · ".join(row), markup=False, highlight=False, soft_wrap=True)
-        if row[-1] != "ok":
+        if document:
+            known = {**before(document), name: row}
+            table = section([known[each] for each in PROOFS if each in known])
+            results.write(document, SECTION, table)
+        if row[3] != "ok":
             log = (LOGS / f"{name}.log").relative_to(ROOT)
             console.print(f"its output: {log}", markup=False, highlight=False)
-    text = section(rows)
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-    if document:
-        results.write(document, SECTION, text)
-    return int(any(row[-1] != "ok" for row in rows))
+    console.print(section(rows), markup=False, highlight=False, soft_wrap=True)
+    return int(any(row[3] != "ok" for row in rows))

@@ -79,9 +79,7 @@ def _fill(env, client, size):
     while full < 5:
         if env.publish(client, 0, size) is not None:
             full = 0
-            if env.version == 5:
-                env.poll(client)
-        elif env.version == 5 or client.flush():
+        elif client.flush():
             full += 1
             env.poll(client)
 

@@ -72,11 +72,11 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     same = flags == 1 or (c.version == 3 and not c.clean)
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     sure = same and c.trusted
-    # In doubt the identifiers are kept, and a message without DUP is new: see `qos2.is_new`.
-    c.unsure = same and (not sure or c.unsure)
-    if not same:
+    # In doubt the identifiers are kept until the broker shows whose they are: see `qos2.is_new`.
+    if not same or (sure and c.unsure):
         for i in range(len(c.received)):
             c.received[i] = 0
+    c.unsure = same and not sure
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
@@ -105,27 +105,33 @@ def resend(c: "Client", same: bool, trusted: bool) -> None:
     p = ready = 0
     while p < c.end:
         e = end_of(q, p)
+        if q[p] & 6 == 6 and not trusted:
+            # Back to the wait for PUBREC, and to its place behind those that are older: see below.
+            q[p] &= 0xFD
+            i = e
+            while i < c.end and (q[i] & 6 in (0, 6) or id_of(q, i) - id_of(q, p) & 0x8000):
+                i = end_of(q, i)
+            if i > e:
+                q[i:i] = q[p:e]
+                q[p:e] = b""
+                continue
         first = q[p]
         if first & 8:
             c.stats.resent += 1
             if not same:
                 c.stats.renewed += 1
                 first &= 0xF7
-        if first & 6 == 6:
-            if trusted:
-                # It is not written again. All of these are in front of the others.
-                if not c.alone:  # else they leave one at a time
-                    i = id_of(q, p)
-                    c.acks.extend(bytes((0x62, 2, i >> 8, i & 255)))
-                if p > ready:
-                    data = q[p:e]
-                    q[p:e] = b""
-                    q[ready:ready] = data
-                ready += e - p
-                p = e
-                continue
-            first &= 0xFD  # back to the wait for PUBREC
         q[p] = first
+        if first & 6 == 6:
+            # It is not written again. All of these are in front of the others.
+            if not c.alone:  # else they leave one at a time
+                i = id_of(q, p)
+                c.acks.extend(bytes((0x62, 2, i >> 8, i & 255)))
+            if p > ready:
+                data = q[p:e]
+                q[p:e] = b""
+                q[ready:ready] = data
+            ready += e - p
         p = e
     c.sent = ready
 

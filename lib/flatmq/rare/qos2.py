@@ -22,11 +22,16 @@ _TYPE = const(24)
 def is_new(c: "Client", pid: int) -> bool:
     """Return whether a message has not been received before.
 
-    If the session may be another one, only one with DUP may have been.
+    A session in doubt sends again first what it has: a message without DUP, as the first one, says
+    that this is nothing. A new session cannot have DUP: it had no subscriptions until now.
     """
     if not c.received:
         c.received = [0] * c.incoming
-    return pid not in c.received or (c.unsure and not c.message.first & 8)
+    if c.unsure and not c.message.first & 8:
+        for i in range(len(c.received)):
+            c.received[i] = 0
+    c.unsure = False
+    return pid not in c.received
 
 
 def keep(c: "Client", pid: int) -> None:

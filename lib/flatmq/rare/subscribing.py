@@ -144,5 +144,5 @@ def ask(c: "Client", new: Subscription) -> Subscription:
     """Send a request, or leave it to the next CONNACK."""
     c.requests.append(new)
     if c.connected:
-        c.subs.send(c, new)
+        c.subs.late(c)  # after what waits for the same topic filters
     return new

@@ -9,7 +9,7 @@ import sys
 from .. import port as clock
 from ..engine import end_of
 from ..errors import MQTTError
-from ..port import const, load, ticks_add
+from ..port import const, drop, load, ticks_add
 from ..rare.queue import find, release
 from .walk import checked
 
@@ -151,6 +151,7 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
 
 def _refused(c, first, pid, code):
     load("reasons", "v5").refused(c, first, pid, code)
+    drop("reasons", "strays")
     returned(c, pid)
 
 
