@@ -438,9 +438,13 @@ class Oracle:
     def is_held(self, m: Packet) -> bool:
         """Return whether a message came before and is not released.
 
-        In a session that may be another one, a message without DUP is a new one.
+        If the first one in a session that may be another one has no DUP, this is a new session.
         """
-        return m.qos == 2 and m.pid in self.held and (m.dup or not self.mixed)
+        if m.qos == 2 and self.mixed:
+            self.mixed = False
+            if not m.dup:
+                self.held.clear()
+        return m.qos == 2 and m.pid in self.held
 
     def repeated(self, m: Packet) -> bool:
         """Return whether a message came before and is not released; if so, only answer it."""
@@ -543,17 +547,17 @@ class Oracle:
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
-        self.mixed = self.same and (self.mixed or not trusted)
-        if not self.same:
+        if not self.same or (self.mixed and trusted):
             self.held.clear()
+        self.mixed = self.same and not trusted
         for m in self.out:
             m.again = m.begun
             m.begun = m.begun and self.same  # a new session has none of them
-            if m.wait == PUBCOMP and not m.done:
-                if trusted:
-                    self.released.append(m)
-                else:
-                    m.wait = PUBREC
+            if m.wait == PUBCOMP and not m.done and trusted:
+                self.released.append(m)
+        for m in [m for m in self.out if m.wait == PUBCOMP and not (m.done or trusted)]:
+            m.wait = PUBREC
+            self._back(m)
         # Those are in front of the others from now on.
         self.out = self.released + [m for m in self.out if m not in self.released]
         waiting = [r for r in self.requests if r.filters and self.same]
@@ -566,6 +570,16 @@ class Oracle:
         for r in self.requests:
             r.due()
         self.keep_limits()
+
+    def _back(self, m: Outgoing) -> None:
+        """Put a message that was in front of all others behind those that are older."""
+        end = at = self.out.index(m)
+        for other in self.out[at + 1 :]:
+            passed = other.done or not other.qos or other.wait == PUBCOMP
+            if not passed and not other.pid - m.pid & 0x8000:
+                break
+            end += 1
+        self.out.insert(end, self.out.pop(at))
 
     def keep_limits(self) -> None:
         """Set aside what is waiting and breaks a limit of CONNACK; the client reports it."""
