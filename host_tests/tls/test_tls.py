@@ -240,7 +240,7 @@ PIN = "A" * 43 + "="
     [
         ({}, "TLS needs ca"),
         ({"ca": b""}, "TLS needs ca"),
-        ({"ca": 5}, "ca must be bytes or the path of a file, not 5"),
+        ({"ca": 5}, "ca must be bytes or the path of a file, not int"),
         ({"ca": "ca.der", "cert": "cert.der"}, "cert and key must be given together"),
         ({"ca": "ca.der", "key": "key.der"}, "cert and key must be given together"),
         ({"pin": "abc"}, "pin must be a SHA-256"),
@@ -279,6 +279,11 @@ CLOSED = -29312
         (errno.ENOMEM, False, "resource", "no memory for TLS"),
         (-17168, True, "resource", "no memory for TLS"),
         (-32512, True, "resource", "no memory for TLS"),
+        (16, True, "resource", "no memory for TLS"),  # MBEDTLS_ERR_MPI_ALLOC_FAILED
+        (106, False, "resource", "no memory for TLS"),  # MBEDTLS_ERR_ASN1_ALLOC_FAILED
+        (-0x4F90, True, "resource", "no memory for TLS"),  # of ECP, because of bignum
+        (-0x3400, True, "resource", "esp32.idf_heap_info"),  # of DHM
+        (-0x7A00, True, "tls", "the certificate is not for servers"),
     ],
 )
 def test_numbers_of_mbed_tls(number: int, certified: bool, kind: str, says: str) -> None:
@@ -301,7 +306,7 @@ def test_the_port_of_the_client() -> None:
     assert Client(b"c", "localhost").link.port == 1883
     assert Client(b"c", "localhost", tls=TLS(pin=PIN)).link.port == 8883
     assert Client(b"c", "localhost", 443, tls=TLS(pin=PIN)).link.port == 443
-    with pytest.raises(TypeError, match="tls must be a TLS, not True"):
+    with pytest.raises(TypeError, match="tls must be a TLS, not bool"):
         Client(b"c", "localhost", tls=True)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tls must be None with a link"):
         Client(b"c", tls=TLS(pin=PIN), link=object())
