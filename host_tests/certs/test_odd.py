@@ -25,7 +25,7 @@ _count = itertools.count()
 
 
 def connected(python: str, address: str, **tls: Any) -> str:
-    """What connect() raises in an interpreter, "" if nothing."""
+    """Return the error that connect() raises in an interpreter, "" if it raises none."""
     host, port = address.rsplit(":", 1)
     said: list[list[str]] = []
     play(

@@ -63,6 +63,7 @@ class Upgrade:
         key = binascii.b2a_base64(os.urandom(16))[:-1]
         self._accept = binascii.b2a_base64(hashlib.sha1(key + _GUID).digest())[:-1]
         self._path = _shown(path)
+        self._query = path[len(self._path) :] or "\n"  # which is in no line
         self._secure = secure
         self._request = (
             f"GET {path} HTTP/1.1\r\nHost: {where}\r\nUpgrade: websocket\r\n"
@@ -135,8 +136,9 @@ class Upgrade:
     def _status(self, line):
         words = line.split()
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or words[1] != b"101":
+            text = str(line)[2:-1].replace(self._query, "")
             raise OSError(
-                f"answered {str(line)[2:-1]}: check the path {self._path!r}, and that this port "
+                f"answered {text}: check the path {self._path!r}, and that this port "
                 "speaks MQTT over WebSocket"
             )
         self._accepted = True

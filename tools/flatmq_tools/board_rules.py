@@ -1,4 +1,4 @@
-"""What the TLS of boards, Mbed TLS, refuses in the certificates of a broker.
+"""The rules by which Mbed TLS, the TLS of boards, refuses the certificates of a broker.
 
 It is stricter than OpenSSL in some rules. In others it is less strict: see docs/tls.md.
 """
