@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import errno
+import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sizes
+from certs.answering import answering
 from conftest import interpreter_command
 from device import on_device
 from flatmq import Client, stream_tls_errors
@@ -106,6 +109,34 @@ def test_connect_reports_a_mistake_at_once(
     assert 1 <= tries <= (4 if failure.listener in CLOSING else 1)
     if "by this clock (" in failure.says:
         assert any(str(day) in detail for day in (before, after)), detail
+
+
+def _reads(end: socket.socket) -> None:
+    while end.recv(4096):
+        pass
+
+
+# What is at the port instead of a broker that a client can use, and the error.
+FAR_ENDS: dict[str, tuple[Callable[[socket.socket], object], str, str]] = {
+    "is silent": (_reads, "timeout", "no answer to TLS in time: use the port that has TLS"),
+    "closes": (lambda end: end.recv(4096), "tls", "or allow TLS 1.2 at the broker"),
+    "has TLS 1.3 only": (
+        lambda end: end.recv(4096) and end.sendall(b"\x15\3\3\0\2\2\x46"),
+        "tls",
+        "no TLS version or cipher in common: allow TLS 1.2",
+    ),
+}
+
+
+@spread("far_end", FAR_ENDS, link=("TLS", "websocket"), python=PYTHONS)
+def test_who_is_at_the_port(far_end: str, link: str, python: str, secure: SecureBroker) -> None:
+    answer, kind, text = FAR_ENDS[far_end]
+    with answering(answer) as address:
+        port = int(address.rpartition(":")[2])
+        scenario = "secure_scenarios.first_error"
+        error = secure.run(python, scenario, CA, port=port, option=link)["error"]
+    assert error[0] == kind
+    assert text in " ".join(error)
 
 
 @spread("way", ("up", "down"), python=PYTHONS)
@@ -224,6 +255,15 @@ def test_the_reserve_lets_it_reconnect_in_a_full_heap(
     """Wherever the heap ends."""
     rounds = 100 if sizes.whole() else 20
     assert _reconnects(secure, heap, True, when, rounds) == [str(rounds)]
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+@pytest.mark.parametrize("left", [1000, 4000, 12000])
+def test_starting_in_a_full_heap_raises_nothing(
+    left: int, reserve: bool, secure: SecureBroker
+) -> None:
+    """The client connects when there is memory."""
+    assert _reconnects(secure, "192k", reserve, str(left), 2) == ["2"]
 
 
 def test_without_the_reserve_a_full_heap_is_said(secure: SecureBroker) -> None:
