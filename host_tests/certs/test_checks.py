@@ -20,8 +20,8 @@ import sizes
 from conftest import ROOT as ROOT_FOLDER
 from flatmq_rigs import certificates
 from flatmq_rigs.certificates import Issued
+from flatmq_tools import board_rules, probe
 from flatmq_tools import certificates as checks
-from flatmq_tools import probe
 
 from . import odd
 from .imaged import image, on_board
@@ -235,11 +235,11 @@ def test_an_error_names_the_setting_and_the_file(
 
 def test_the_page_has_the_texts_of_the_checks() -> None:
     page = (ROOT_FOLDER / "docs" / "certificates.md").read_text()
-    sources = inspect.getsource(checks) + inspect.getsource(probe)
+    sources = "".join(map(inspect.getsource, (checks, probe, board_rules)))
     texts = re.sub(r'"\s*f?"', "", sources)
     table = page.partition("## What the checks say")[2]
     rows = re.findall(r"^\| (\w[^|]+) \|", table, re.MULTILINE)[1:]
-    assert len(rows) == 9
+    assert len(rows) == 14
     for row in rows:
         for part in re.split(r" ?…|(?<=holds) N |, ", row):
             assert part in texts, part

@@ -26,7 +26,7 @@ _TEXTS = {
     "certificate, give cert and key",
     "refused": "the broker refused the client certificate: cert must be valid today, key must be "
     "the key of cert, and the broker must trust the authority that signed cert",
-    "old": "the broker refused the client certificate, because it has expired: renew cert",
+    "old": "the broker refused the client certificate: cert must be valid today, and has expired",
     "plain": "closed before the broker's certificate came: use the port that has TLS (often "
     "8883), or allow TLS 1.2 at the broker",
     "silent": "no answer to TLS in time: use the port that has TLS (often 8883)",
