@@ -20,9 +20,10 @@ import sizes
 from conftest import ROOT as ROOT_FOLDER
 from flatmq_rigs import certificates
 from flatmq_rigs.certificates import Issued
+from flatmq_tools import board_rules, probe
 from flatmq_tools import certificates as checks
-from flatmq_tools import probe
 
+from . import odd
 from .imaged import image, on_board
 
 ROOT = Issued("Test Root", authority=True)
@@ -153,6 +154,9 @@ def test_what_is_said_where_no_certificate_is_needed(tmp_path: Path) -> None:
 
 _OLD = Issued("Old Root", authority=True, days=(-300, -3))
 _COMING = Issued("Coming Root", authority=True, days=(5, 300))
+_CONSTRAINED = Issued("Narrow Root", authority=True, more=odd.constraints(critical=True))
+_NO_SIGNER = Issued("No Signer", authority=True, more=odd.usage("digital_signature"))
+_FOR_CLIENTS = Issued("For Clients", usage=certificates.CLIENT)
 _SMALL = Issued("Small Root", authority=True, kind="RSA 1024")
 _EDWARDS = Issued("board-5", ROOT, kind="Ed25519")
 _SERVER = Issued("board-6", ROOT, usage=certificates.SERVER)
@@ -173,6 +177,9 @@ AUTHORITY_ERRORS = [
     (LEAF.pem, "broker: must be an authority, not a certificate that Test Interm"),
     (_OLD.pem, "Old Root: has expired, on "),
     (_COMING.pem, "Coming Root: is not valid before "),
+    (_CONSTRAINED.pem, "Narrow Root: has the critical extension NameConstraints, which boards do"),
+    (_NO_SIGNER.pem, "No Signer: must be allowed to sign others (key usage)"),
+    (_FOR_CLIENTS.pem, "For Clients: must be allowed to be a broker's (key usage)"),
     (_SMALL.pem, "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
 ]
 # The same of broker.tls.cert and broker.tls.key.
@@ -228,11 +235,11 @@ def test_an_error_names_the_setting_and_the_file(
 
 def test_the_page_has_the_texts_of_the_checks() -> None:
     page = (ROOT_FOLDER / "docs" / "certificates.md").read_text()
-    sources = inspect.getsource(checks) + inspect.getsource(probe)
+    sources = "".join(map(inspect.getsource, (checks, probe, board_rules)))
     texts = re.sub(r'"\s*f?"', "", sources)
     table = page.partition("## What the checks say")[2]
     rows = re.findall(r"^\| (\w[^|]+) \|", table, re.MULTILINE)[1:]
-    assert len(rows) == 9
+    assert len(rows) == 14
     for row in rows:
         for part in re.split(r" ?…|(?<=holds) N |, ", row):
             assert part in texts, part

@@ -34,7 +34,7 @@ MAY_BE_ON_HEAP = {
     "rare/connecting": {"connect", "leave"},
     # For a connection that is made, accepted or lost; the first is `step`.
     "rare/dial": {"static string 149", "greeted", "resend", "lost", "mark"},
-    "rare/hello": {"connect", "parts_of", "with_password"},
+    "rare/hello": {"connect", "parts_of", "ask", "with_password"},
     "rare/methods": {"method.call"},
     "rare/parts": {"publish_from", "Parts.publish"},
     "rare/reasons": {"explained"},
@@ -71,6 +71,7 @@ MAY_BE_ON_HEAP = {
     "stream_tcp": {"TCP.connect"},
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
+    "stream_tls_address": {"packed", "expected"},
     "stream_tls_board": {"Link.__init__", "Link._verify", "Link.why", "Link.static string 71"},
     "stream_tls_errors": {"failure", "failure.<listcomp>", "of_board", "of_board.<listcomp>"},
     "stream_tls_pin": {"digests"},

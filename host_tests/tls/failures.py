@@ -68,6 +68,12 @@ FAILURES = (
         "the broker must trust the authority",
         "older",
     ),
+    Failure(
+        "client certificate that has expired",
+        {**CA, "cert": "old.der", "key": "old.key.der"},
+        "cert must be valid today",
+        "mutual",
+    ),
     Failure("port without TLS", CA, "use the port that has TLS", "plain"),
     Failure("TLS 1.3 only", CA, "allow TLS 1.2", "modern", only="micropython"),
     Failure("no such file", {"ca": "nowhere.der"}, "file in ca cannot be read"),

@@ -53,6 +53,7 @@ def _issued(folder: Path) -> dict[str, str]:
         "client": Issued("board", ca, usage=CLIENT),
         "rsa": Issued("board-2", ca, usage=CLIENT, kind="RSA 2048"),
         "stranger": Issued("board", other),
+        "old": Issued("board", ca, usage=CLIENT, days=(-30, -1)),
     }
     for name, each in issued.items():
         each.write(folder, name)

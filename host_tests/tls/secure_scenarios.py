@@ -87,6 +87,17 @@ def connect_raises(env):
     client.disconnect()
 
 
+def first_error(env):
+    """The first error of a client that waits for a second. The option may be "websocket"."""
+    env.mask = "random" if env.option == "websocket" else None
+    client = env.client(b"c", timeout=1)
+    client.start()
+    while not client.error:
+        client.poll(SHAKING_MS)
+    print("@error", client.error.kind, client.error.detail)
+    client.disconnect()
+
+
 def connect_after_losses(env):
     """connect() goes on after losses of which the network may be the cause."""
     client = env.client(b"c", retry_ms=1, retry_max_ms=1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import errno
+import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sizes
+from certs.answering import answering
 from conftest import interpreter_command
 from device import on_device
 from flatmq import Client, stream_tls_errors
@@ -106,6 +109,34 @@ def test_connect_reports_a_mistake_at_once(
     assert 1 <= tries <= (4 if failure.listener in CLOSING else 1)
     if "by this clock (" in failure.says:
         assert any(str(day) in detail for day in (before, after)), detail
+
+
+def _reads(end: socket.socket) -> None:
+    while end.recv(4096):
+        pass
+
+
+# What is at the port instead of a broker that a client can use, and the error.
+FAR_ENDS: dict[str, tuple[Callable[[socket.socket], object], str, str]] = {
+    "is silent": (_reads, "timeout", "no answer to TLS in time: use the port that has TLS"),
+    "closes": (lambda end: end.recv(4096), "tls", "or allow TLS 1.2 at the broker"),
+    "has TLS 1.3 only": (
+        lambda end: end.recv(4096) and end.sendall(b"\x15\3\3\0\2\2\x46"),
+        "tls",
+        "no TLS version or cipher in common: allow TLS 1.2",
+    ),
+}
+
+
+@spread("far_end", FAR_ENDS, link=("TLS", "websocket"), python=PYTHONS)
+def test_who_is_at_the_port(far_end: str, link: str, python: str, secure: SecureBroker) -> None:
+    answer, kind, text = FAR_ENDS[far_end]
+    with answering(answer) as address:
+        port = int(address.rpartition(":")[2])
+        scenario = "secure_scenarios.first_error"
+        error = secure.run(python, scenario, CA, port=port, option=link)["error"]
+    assert error[0] == kind
+    assert text in " ".join(error)
 
 
 @spread("way", ("up", "down"), python=PYTHONS)
@@ -226,6 +257,15 @@ def test_the_reserve_lets_it_reconnect_in_a_full_heap(
     assert _reconnects(secure, heap, True, when, rounds) == [str(rounds)]
 
 
+@pytest.mark.parametrize("reserve", [True, False])
+@pytest.mark.parametrize("left", [1000, 4000, 12000])
+def test_starting_in_a_full_heap_raises_nothing(
+    left: int, reserve: bool, secure: SecureBroker
+) -> None:
+    """The client connects when there is memory."""
+    assert _reconnects(secure, "192k", reserve, str(left), 2) == ["2"]
+
+
 def test_without_the_reserve_a_full_heap_is_said(secure: SecureBroker) -> None:
     connects, kind, *detail = _reconnects(secure, "192k", False, "offline", 100)
     assert (connects, kind) == ("1", "resource")
@@ -240,7 +280,7 @@ PIN = "A" * 43 + "="
     [
         ({}, "TLS needs ca"),
         ({"ca": b""}, "TLS needs ca"),
-        ({"ca": 5}, "ca must be bytes or the path of a file, not 5"),
+        ({"ca": 5}, "ca must be bytes or the path of a file, not int"),
         ({"ca": "ca.der", "cert": "cert.der"}, "cert and key must be given together"),
         ({"ca": "ca.der", "key": "key.der"}, "cert and key must be given together"),
         ({"pin": "abc"}, "pin must be a SHA-256"),
@@ -279,6 +319,11 @@ CLOSED = -29312
         (errno.ENOMEM, False, "resource", "no memory for TLS"),
         (-17168, True, "resource", "no memory for TLS"),
         (-32512, True, "resource", "no memory for TLS"),
+        (16, True, "resource", "no memory for TLS"),  # MBEDTLS_ERR_MPI_ALLOC_FAILED
+        (106, False, "resource", "no memory for TLS"),  # MBEDTLS_ERR_ASN1_ALLOC_FAILED
+        (-0x4F90, True, "resource", "no memory for TLS"),  # of ECP, because of bignum
+        (-0x3400, True, "resource", "esp32.idf_heap_info"),  # of DHM
+        (-0x7A00, True, "tls", "the certificate is not for servers"),
     ],
 )
 def test_numbers_of_mbed_tls(number: int, certified: bool, kind: str, says: str) -> None:
@@ -301,7 +346,7 @@ def test_the_port_of_the_client() -> None:
     assert Client(b"c", "localhost").link.port == 1883
     assert Client(b"c", "localhost", tls=TLS(pin=PIN)).link.port == 8883
     assert Client(b"c", "localhost", 443, tls=TLS(pin=PIN)).link.port == 443
-    with pytest.raises(TypeError, match="tls must be a TLS, not True"):
+    with pytest.raises(TypeError, match="tls must be a TLS, not bool"):
         Client(b"c", "localhost", tls=True)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tls must be None with a link"):
         Client(b"c", tls=TLS(pin=PIN), link=object())

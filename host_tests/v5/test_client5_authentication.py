@@ -298,7 +298,7 @@ def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
         bench.feed(_auth(0x18, METHODS, data))
     error = bench.client.error
     assert error.kind == "refused"
-    assert "ValueError: no such key" in error.detail
+    assert error.detail == "auth: ValueError", "its text may be secret"
     assert bench.client.state == "waiting"
     assert not bench.client.connected
 

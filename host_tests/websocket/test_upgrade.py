@@ -128,6 +128,7 @@ FAILURES: dict[str, tuple[Reply, str]] = {
         status(b"HTTP/1.1 400 \xff The plain HTTP request was sent to HTTPS port"),
         r"answered HTTP/1.1 400 \xff The plain HTTP request was sent to HTTPS port",
     ),
+    "echo": (status(b"HTTP/1.1 404 no /mqtt?token=s3cret"), "answered HTTP/1.1 404 no /mqtt: ch"),
     "an empty line": (lambda request: b"HTTP\n", "answered HTTP: check the path"),
     "TLS": (lambda request: b"\x15\x03\x01\x00\x02\x02\x46", "is not HTTP: check that this port"),
     "nothing": (lambda request: b"", "closed before the WebSocket was open: check that this port"),
@@ -148,7 +149,8 @@ def test_the_application_hears_why_and_the_client_tries_again(name: str) -> None
     reply, text = FAILURES[name]
     inner = Inner(reply)
     inner.ended = True
-    client = Client(b"c", link=WebSocket("broker", 9001, link=inner), retry_ms=1, retry_max_ms=1)
+    link = WebSocket("broker", 9001, "/mqtt?token=s3cret", link=inner)
+    client = Client(b"c", link=link, retry_ms=1, retry_max_ms=1)
     client.start()
     for _ in range(10):
         client.poll()
@@ -158,6 +160,7 @@ def test_the_application_hears_why_and_the_client_tries_again(name: str) -> None
     assert client.error.kind == "closed"
     assert str(client.error.detail).startswith("connect broker:9001: ")
     assert text in str(client.error.detail)
+    assert "s3cret" not in f"{client.error} {client!r}"
     assert inner.closed
     inner.mend()
     now = itertools.count(client.due + 1)
@@ -217,6 +220,7 @@ def test_fields_in_other_cases_and_lists_are_understood() -> None:
         (("broker", 0), "port must be 1 to 65535, not 0"),
         (("broker", 65536), "port must be 1 to 65535, not 65536"),
         (("broker", 80, "mqtt"), "path must begin with / and be ASCII without spaces, not 'mqtt'"),
+        (("broker", 80, "mqtt?token"), "ASCII without spaces, not 'mqtt'$"),
         (("broker", 80, "/a b"), "path must begin with /"),
         (("broker", 80, "/ä"), "path must begin with /"),
         (("broker", 80, "/\r\nX: y"), "path must begin with /"),

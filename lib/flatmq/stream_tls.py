@@ -59,7 +59,8 @@ class TLS:
             raise ValueError("cert and key must be given together, not one of them")
         for name, value in (("ca", ca), ("cert", cert), ("key", key)):
             if value and not isinstance(value, _DATA):
-                raise TypeError(f"{name} must be bytes or the path of a file, not {value!r}")
+                kind = type(value).__name__  # a key is not shown
+                raise TypeError(f"{name} must be bytes or the path of a file, not {kind}")
         if not isinstance(server_hostname or "", str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
         if reserve not in (None, False, True) and (

@@ -48,7 +48,11 @@ class Link(TCP):
             from .stream_tls_pin import digest_of
 
             self._digest_of = digest_of
-        self._digest: bytes | None = None  # of the broker's key
+        elif settings.ca and (":" in self._name or self._name.replace(".", "").isdigit()):
+            from .stream_tls_address import expected
+
+            self._digest_of, self._pins = expected(self._name)
+        self._digest: bytes | None = None  # of the broker's key, or its address
         self._certified = False  # the broker has sent a certificate
         self._tls: Any = None
         self._ready: Any = None
@@ -87,7 +91,7 @@ class Link(TCP):
         self._settings = None
 
     def _verify(self, der, depth):
-        """Return 0, or -1 if the broker's public key is not one of the pinned keys."""
+        """Return 0, or -1 if the broker's public key is not pinned or it has another address."""
         self._certified = True
         if depth or not self._pins:
             return 0

@@ -21,6 +21,7 @@ _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, Interrup
 _CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)
 # Texts by the verify_code of OpenSSL.
 _CODES = {9: "future", 10: "expired", 62: "name", 64: "name"}
+_CODES.update(dict.fromkeys((2, 18, 19, 20, 21), "authority"))
 _VERSION = ("UNSUPPORTED_PROTOCOL", "VERSION_TOO")
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO")
 
@@ -87,7 +88,7 @@ class Link(TCP):
         self._pins = settings.pins
         self._tls: ssl.SSLSocket | None = None
         self._reads = False  # the handshake waits for bytes from the broker
-        self._answered = False  # the broker had answered when the handshake failed
+        self._answered = False  # the broker has answered
 
     def _load(self, settings: TLS) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -129,6 +130,7 @@ class Link(TCP):
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
+            self._answered = self._tls.cipher() is not None
             self._reads = True
             return None
         except ssl.SSLWantWriteError:
@@ -166,8 +168,11 @@ class Link(TCP):
 
     def why(self, error: Any) -> MQTTError | None:
         """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
-        if not self.stage or not isinstance(error, Exception):
+        if not self.stage:
             return None
+        if not isinstance(error, Exception):  # the end of the stream, or a timeout
+            silent = error and self.stage == "handshake" and not self._answered
+            return failure(("silent",), self._where()) if silent else None
         return of_openssl(
             error, self.stage, self._answered, self._has_cert, self._name, self._where()
         )
@@ -201,10 +206,12 @@ def _case(error: Exception, stage: str, answered: bool, has_cert: bool) -> str |
             return "file"
         return "refused" if "KEY_VALUES_MISMATCH" in reason else stage
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _CODES.get(error.verify_code, "authority")
+        return _CODES.get(error.verify_code, "handshake")
     # In TLS 1.3 the broker checks the client's certificate after the client's handshake is done.
     is_over = stage == "greeting"
     is_closed = isinstance(error, _CLOSED)
+    if "ALERT_CERTIFICATE_EXPIRED" in reason:
+        return "old"
     if "ALERT" in reason or (is_closed and not is_over):
         if is_over or answered:
             return "refused" if has_cert else "wanted"

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TEXTS = {
-    "authority": "the certificate is from an unknown authority: give the one that signed it in ca",
+    "authority": "the certificate is from an unknown authority: give the one that signed it in "
+    "ca; or one on the way is missing, in wrong order or not allowed: `flatmq tls` says which",
+    "usage": "the certificate is not for servers, or has a key that boards do not support: give "
+    "the broker another one",
     "name": "the certificate is not for {name}: use a name in it, or give server_hostname",
     "expired": "the certificate has expired by this clock ({date}): set the clock or renew it at "
     "the broker, or give pin instead of ca",
@@ -21,18 +24,22 @@ _TEXTS = {
     "or give pin",
     "wanted": "the broker closed the connection after its certificate: it needs a client "
     "certificate, give cert and key",
-    "refused": "the broker refused the client certificate: key must be the key of cert, and the "
-    "broker must trust the authority that signed cert",
-    "plain": "closed before the broker's certificate came: use the port that has TLS (often 8883)",
+    "refused": "the broker refused the client certificate: cert must be valid today, key must be "
+    "the key of cert, and the broker must trust the authority that signed cert",
+    "old": "the broker refused the client certificate: cert must be valid today, and has expired",
+    "plain": "closed before the broker's certificate came: use the port that has TLS (often "
+    "8883), or allow TLS 1.2 at the broker",
+    "silent": "no answer to TLS in time: use the port that has TLS (often 8883)",
     "version": "no TLS version or cipher in common: allow TLS 1.2 at the broker",
-    "memory": "no memory for TLS: connect before the application fills the heap, or free some",
+    "memory": "no memory for TLS: connect before the application fills the heap, or free some; on "
+    "an ESP32, of what esp32.idf_heap_info(esp32.HEAP_DATA) shows",
     "pin": "the broker's public key is not in pin: its SHA-256 is {name}",
-    "unread": "the broker's certificate could not be read to compare its public key with pin",
+    "unread": "the broker's certificate could not be read to compare its key or its addresses",
     "file": "the file in {name} cannot be read: {error}",
     "ca": "ca must be an X.509 certificate in DER, or in PEM where the firmware reads it",
     "cert": "cert and key must be an X.509 certificate and its key in DER, or in PEM where the "
     "firmware reads it",
-    "handshake": "the handshake failed: {error}",
+    "handshake": "the handshake failed: {error}; `flatmq tls` may say why",
 }
 
 # Errors of Mbed TLS, without their sign.
@@ -43,9 +50,11 @@ _FATAL_ALERT_MESSAGE = const(0x7780)
 _PEER_CLOSE_NOTIFY = const(0x7880)
 _BAD_PROTOCOL_VERSION = const(0x6E80)
 _INVALID_RECORD = const(0x7200)
-# ALLOC_FAILED of X.509, PK, ECP, MD, cipher and SSL; and the low bits of ALLOC_FAILED of bignum
-# and ASN.1.
-_NO_MEMORY = (0x2880, 0x3F80, 0x4D80, 0x5180, 0x6180, 0x7F00)
+_BAD_CERTIFICATE = const(0x7A00)
+# ALLOC_FAILED of PEM, X.509, DHM, PK, ECP, MD, cipher and SSL.
+_NO_MEMORY = (0x1180, 0x2880, 0x3400, 0x3F80, 0x4D80, 0x5180, 0x6180, 0x7F00)
+# Those of bignum and ASN.1: errors of their own, which look like an errno that no handshake has,
+# or the low bits of another one.
 _NO_MEMORY_LOW = (0x10, 0x6A)
 _LEAST = const(0x100)  # lower numbers are those of errno
 _CLOSED = (errno.ECONNRESET, errno.ECONNABORTED, 32, _CONN_EOF, _PEER_CLOSE_NOTIFY)  # 32: EPIPE
@@ -56,6 +65,7 @@ _REASONS = (
     ("expired", "expired"),
     ("expected CN", "name"),
     ("not correctly signed", "authority"),
+    ("Usage does not match", "usage"),
 )
 
 
@@ -70,7 +80,7 @@ def failure(
     date = "{}-{:02d}-{:02d}".format(*time.gmtime()[:3])
     what = f"{type(error).__name__}: {error}"
     texts = [_TEXTS[case].format(name=name, date=date, error=what) for case in cases]
-    kind = "resource" if "memory" in cases else "tls"
+    kind = "resource" if "memory" in cases else "timeout" if "silent" in cases else "tls"
     return MQTTError(kind, f"TLS {where}: {'; '.join(texts)}", int(closed))
 
 
@@ -90,17 +100,19 @@ def of_board(
 
     certified  the broker has sent a certificate
     has_cert   the client has one
-    digest     the SHA-256 of the broker's public key, if it was computed
+    digest     the SHA-256 of the broker's public key if it was computed; no bytes if the broker
+               has another address
     """
     if not isinstance(error, Exception):
-        return None  # the end of the stream; during a handshake that is an exception
+        # The end of the stream is an exception during a handshake; another number is a timeout.
+        return failure(("silent",), where) if error and not certified else None
     # On MicroPython every exception has an errno: its first argument.
     code = abs(error.errno or 0) if isinstance(error, OSError) else 0
     if (
         isinstance(error, MemoryError)
         or code == errno.ENOMEM
         or code in _NO_MEMORY
-        or (code >= _LEAST and code & 127 in _NO_MEMORY_LOW)
+        or ((code >= _LEAST or stage == "handshake") and code & 127 in _NO_MEMORY_LOW)
     ):
         return failure(("memory",), where)
     if stage != "handshake":
@@ -113,6 +125,8 @@ def of_board(
     if certified and pins and digest not in pins:
         if digest is None:
             return failure(("unread",), where)
+        if not digest:
+            return failure(("name",), where, name)
         from .stream_tls_pin import text
 
         return failure(("pin",), where, text(digest))
@@ -126,6 +140,8 @@ def _case(code, certified, has_cert):
         return "required"
     if code == _CERT_VERIFY_FAILED:
         return "authority"
+    if code == _BAD_CERTIFICATE:
+        return "usage"
     if code == _BAD_PROTOCOL_VERSION:
         return "version"
     if code == _INVALID_RECORD and not certified:

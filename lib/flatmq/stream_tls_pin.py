@@ -30,16 +30,16 @@ def digests(pin: "Any") -> "tuple[bytes, ...]":
     return tuple(found)
 
 
-def _inside(der, at):
+def inside(der, at):
     """Return where the contents of the element at `at` begin."""
     n = der[at + 1]
     return at + 2 + (n & 127 if n > 127 else 0)
 
 
-def _after(der, at):
+def after(der, at):
     """Return where the element at `at` ends."""
     size = der[at + 1]
-    begin = _inside(der, at)
+    begin = inside(der, at)
     if size > 127:
         size = 0
         for i in range(at + 2, begin):
@@ -47,17 +47,23 @@ def _after(der, at):
     return begin + size
 
 
+def key_at(der: "Any") -> int:
+    """Return where the SubjectPublicKeyInfo of an X.509 certificate in DER begins."""
+    at = inside(der, inside(der, 0))
+    if der[at] == _VERSION:
+        at = after(der, at)
+    for _ in range(_BEFORE_KEY):
+        at = after(der, at)
+    return at
+
+
 def digest_of(der: "Any") -> bytes:
     """Return the SHA-256 of the SubjectPublicKeyInfo of an X.509 certificate in DER.
 
     IndexError or ValueError if it is not one.
     """
-    at = _inside(der, _inside(der, 0))
-    if der[at] == _VERSION:
-        at = _after(der, at)
-    for _ in range(_BEFORE_KEY):
-        at = _after(der, at)
-    end = _after(der, at)
+    at = key_at(der)
+    end = after(der, at)
     if end > len(der):
         raise ValueError("the certificate is incomplete")
     return hashlib.sha256(der[at:end]).digest()

@@ -29,11 +29,19 @@ _NAMES = (b"upgrade", b"connection", b"accept", b"protocol", b"extensions")
 
 
 def check(host: str, path: str) -> None:
-    """Raise ValueError if `host` or `path` cannot be used in a request."""
+    """Raise ValueError or TypeError if `host` or `path` cannot be used in a request."""
     if not isinstance(host, str) or not host or not _is_plain(host):
         raise ValueError(f"host must be a name or an address, not {host!r}")
-    if not isinstance(path, str) or path[:1] != "/" or not _is_plain(path):
+    if not isinstance(path, str):
+        raise TypeError(f"path must be str, not {type(path).__name__}")
+    if path[:1] != "/" or not _is_plain(path):
+        path = _shown(path)
         raise ValueError(f"path must begin with / and be ASCII without spaces, not {path!r}")
+
+
+def _shown(path):
+    """Return a path without its query, which may have a token: no error shows that."""
+    return path.split("?")[0]
 
 
 def _is_plain(text):
@@ -54,7 +62,8 @@ class Upgrade:
     def __init__(self, where: str, path: str, secure: bool) -> None:
         key = binascii.b2a_base64(os.urandom(16))[:-1]
         self._accept = binascii.b2a_base64(hashlib.sha1(key + _GUID).digest())[:-1]
-        self._path = path
+        self._path = _shown(path)
+        self._query = path[len(self._path) :] or "\n"  # which is in no line
         self._secure = secure
         self._request = (
             f"GET {path} HTTP/1.1\r\nHost: {where}\r\nUpgrade: websocket\r\n"
@@ -127,8 +136,9 @@ class Upgrade:
     def _status(self, line):
         words = line.split()
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or words[1] != b"101":
+            text = str(line)[2:-1].replace(self._query, "")
             raise OSError(
-                f"answered {str(line)[2:-1]}: check the path {self._path!r}, and that this port "
+                f"answered {text}: check the path {self._path!r}, and that this port "
                 "speaks MQTT over WebSocket"
             )
         self._accepted = True

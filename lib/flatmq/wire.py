@@ -62,7 +62,10 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
     `is_good`; TypeError if it is not bytes.
     """
     if isinstance(value, str):
-        value = value.encode()
+        try:
+            value = value.encode()
+        except ValueError:  # which on CPython has the value
+            raise ValueError(f"{what} must be UTF-8 text") from None
     elif not isinstance(value, bytes):
         try:
             value = bytes(memoryview(value))  # bytes(5) would be five zeros

@@ -42,7 +42,8 @@ def new_key(kind: str = "P-256") -> Any:
 class Issued:
     """A certificate and its key. Without an `issuer` it signs itself.
 
-    days: from which to which day it is valid, counted from now.
+    days: from which to which day it is valid, counted from now. more: extensions, and whether each
+    is critical.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Issued:
         days: tuple[int, int] = (-10, 365),
         kind: str = "P-256",
         key: Any = None,
+        path_length: int | None = None,
+        more: Iterable[tuple[x509.ExtensionType, bool]] = (),
     ) -> None:
         self.name = name
         self.key = key or new_key(kind)
@@ -69,13 +72,15 @@ class Issued:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now + datetime.timedelta(days[0]))
             .not_valid_after(now + datetime.timedelta(days[1]))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.BasicConstraints(authority, path_length), critical=True)
         )
         names = [_name(host) for host in hosts]
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         if usage is not None:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        for extension, critical in more:
+            builder = builder.add_extension(extension, critical)
         signer = issuer.key if issuer else self.key
         algorithm = None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256()
         self.certificate: x509.Certificate = builder.sign(signer, algorithm)

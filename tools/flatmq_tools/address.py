@@ -19,6 +19,7 @@ def address(text: str, tls: bool = False) -> tuple[str, int]:
     if not colon or text.endswith("]") or (":" in host and not host.endswith("]")):
         host, port = text, str(TLS_PORT if tls else PORT)
     number = int(port) if port.isascii() and port.isdigit() else 0
-    if not host.strip("[]") or not 0 < number < 65536:
+    if not host.strip("[]") or "/" in host or not 0 < number < 65536:
+        text = text.rpartition("@")[2]  # without the password of a URL
         raise AddressError(f"the broker must be HOST or HOST:PORT, a port of 1 to 65535: {text}")
     return host.strip("[]"), number

@@ -26,7 +26,7 @@ try:
         load_der_pkcs7_certificates,
         load_pem_pkcs7_certificates,
     )
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 except ImportError as error:
     raise ImportError(
         "certificates need the package cryptography: pip install 'flatmq[image]'"
@@ -37,6 +37,19 @@ _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 _RSA = (2048, 4096)  # bits: Mbed TLS refuses fewer, and a board has no memory for more
 _KEYS = "RSA of 2048 to 4096 bits, or P-256, P-384 or P-521"
 _ENCRYPTED = (b"ENCRYPTED", b"Proc-Type: 4")
+
+
+_KNOWN = {
+    ExtensionOID.BASIC_CONSTRAINTS,
+    ExtensionOID.KEY_USAGE,
+    ExtensionOID.EXTENDED_KEY_USAGE,
+    ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+    ExtensionOID.SUBJECT_KEY_IDENTIFIER,
+    ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
+    x509.ObjectIdentifier("2.16.840.1.113730.1.1"),  # nsCertType
+}
+"""The extensions that Mbed TLS knows: a certificate with another one that is critical is refused.
+"""
 
 
 class CertificateError(ValueError):
@@ -87,6 +100,45 @@ def is_authority(certificate: x509.Certificate) -> bool:
     except x509.ExtensionNotFound:
         return is_root(certificate)
     return found.value.ca
+
+
+def _usages(certificate: x509.Certificate) -> tuple[x509.KeyUsage | None, set[object] | None]:
+    """Return the key usage and the extended key usage, None for each that allows everything."""
+    found: list[x509.ExtensionType | None] = []
+    for kind in (x509.KeyUsage, x509.ExtendedKeyUsage):
+        try:
+            found.append(certificate.extensions.get_extension_for_class(kind).value)
+        except x509.ExtensionNotFound:
+            found.append(None)
+    usage, extended = found
+    assert usage is None or isinstance(usage, x509.KeyUsage)
+    every = set(extended) if isinstance(extended, x509.ExtendedKeyUsage) else None
+    return usage, None if every and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in every else every
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Return whether a board takes the certificate for an authority that may sign others."""
+    usage, _ = _usages(certificate)
+    return is_authority(certificate) and (usage is None or usage.key_cert_sign)
+
+
+def may_serve(certificate: x509.Certificate) -> bool:
+    """Return whether a board accepts the certificate as that of a broker."""
+    usage, extended = _usages(certificate)
+    return (usage is None or usage.digital_signature or usage.key_encipherment) and (
+        extended is None or ExtendedKeyUsageOID.SERVER_AUTH in extended
+    )
+
+
+def unknown_to_boards(certificate: x509.Certificate) -> list[str]:
+    """Return the names of the critical extensions for which boards refuse the certificate."""
+    return [
+        each.oid.dotted_string
+        if isinstance(each.value, x509.UnrecognizedExtension)
+        else type(each.value).__name__
+        for each in certificate.extensions
+        if each.critical and each.oid not in _KNOWN
+    ]
 
 
 def is_root(certificate: x509.Certificate) -> bool:
@@ -202,6 +254,9 @@ def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
             f"{which} is not a root: boards refuse the broker once it changes to another "
             f"authority of {common_name(chosen.issuer)}"
         )
+    if not (may_sign(chosen) if is_authority(chosen) else may_serve(chosen)):
+        what = "sign others" if is_authority(chosen) else "be a broker's"
+        raise CertificateError(f"{which}: must be allowed to {what} (key usage)")
     if len(found) > 1:
         remarks.append(
             f"{which} goes to the board; the other {len(found) - 1} of the file "
@@ -241,14 +296,8 @@ def own(
                 f"{which}: was signed by none of the other certificates in the file, but by "
                 f"{common_name(chosen.issuer)}: they do not belong together"
             )
-    try:
-        usage = chosen.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        usage = None
-    if usage is not None and not {
-        ExtendedKeyUsageOID.CLIENT_AUTH,
-        ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
-    } & set(usage):
+    extended = _usages(chosen)[1]
+    if extended is not None and ExtendedKeyUsageOID.CLIENT_AUTH not in extended:
         raise CertificateError(
             f"{which}: must be a certificate for clients (extended key usage clientAuth), not one "
             "for servers"
@@ -301,6 +350,10 @@ def _check(certificate: x509.Certificate, name: str, now: datetime.datetime) -> 
     if begins > now:
         raise CertificateError(
             f"{name}: is not valid before {day(begins)}, and today is {day(now)}"
+        )
+    for unknown in unknown_to_boards(certificate):
+        raise CertificateError(
+            f"{name}: has the critical extension {unknown}, which boards do not support"
         )
     key = certificate.public_key()
     if not board_takes(key):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime
-import ipaddress
 import socket
 import ssl
 import time
@@ -24,6 +23,7 @@ from flatmq.stream_tls_pin import digest_of
 
 from . import certificates
 from .address import TLS_PORT, address
+from .board_rules import Problem, names_of, problems
 
 PATIENCE = 10.0  # seconds for each of the connections
 _PIECE = 16384  # bytes read at once
@@ -67,6 +67,10 @@ class Verdict:
     authority: x509.Certificate | None = None
     """The certificate that a board verifies the broker by, if it is known."""
     trusted: list[x509.Certificate] = field(default_factory=list)
+
+    def anchors(self, ca: Path | None) -> list[x509.Certificate]:
+        """Return what a board would trust: what is in `ca`, or else the authority."""
+        return self.trusted if ca or not self.authority else [self.authority]
 
 
 def presented(host: str, port: int) -> Presented:
@@ -207,7 +211,8 @@ def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | Non
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     verdict = Verdict()
     if ca:
-        for each in certificates.read(ca, f"--ca {ca}"):
+        verdict.trusted = certificates.read(ca, f"--ca {ca}")
+        for each in verdict.trusted:
             context.load_verify_locations(cadata=each.public_bytes(Encoding.DER))
     else:
         context.load_default_certs()
@@ -221,7 +226,7 @@ def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | Non
     # Of the authorities of a folder these are those that were needed.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # of old authorities
-        for der in context.get_ca_certs(binary_form=True):
+        for der in [] if ca else context.get_ca_certs(binary_form=True):
             with contextlib.suppress(ValueError):
                 verdict.trusted.append(x509.load_der_x509_certificate(der))
     verdict.authority = _authority(chain, verdict.trusted)
@@ -249,30 +254,6 @@ def _authority(
     return at if certificates.is_root(at) else None
 
 
-def names_of(certificate: x509.Certificate) -> list[str]:
-    """The names that a client may connect to: DNS names and addresses, or else the common name."""
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return [certificates.common_name(certificate.subject)]
-    return [
-        *found.get_values_for_type(x509.DNSName),
-        *map(str, found.get_values_for_type(x509.IPAddress)),
-    ]
-
-
-def has_name(certificate: x509.Certificate, host: str) -> bool:
-    """Return whether the certificate is for that host (RFC 6125: `*` is a whole first label)."""
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(host)) in names_of(certificate)
-    wanted = host.lower().rstrip(".")
-    rest = wanted.partition(".")[2]
-    return any(
-        name.lower() == wanted or (rest and name.lower() == f"*.{rest}")
-        for name in names_of(certificate)
-    )
-
-
 def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> int:
     """Show the certificates of the broker at HOST[:PORT] and the settings for a board.
 
@@ -288,15 +269,19 @@ def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> in
     now = certificates.now()
     for line in _described(host, port, found, now):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    problems = _problems(host, found.chain[0], now)
-    lines = _verdict(verdict, ca) + [f"Boards refuse it: {problem}" for problem in problems]
-    lines += ["", *_settings(host, port, found, verdict, save)]
+    refused = list(problems(host, found.chain, verdict.anchors(ca), now, ca))
+    lines = _verdict(verdict, ca) + [f"Boards refuse it: {problem.text}" for problem in refused]
+    # Only OpenSSL has found a fault in what a trusted authority signed.
+    unnoticed = bool(verdict.error) and not refused and verdict.authority in verdict.trusted
+    if unnoticed:
+        lines.append("Boards do not notice that: Mbed TLS does not check it.")
+    lines += _settings(host, port, found, verdict, save, refused)
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if save is not None:
         line = _save(verdict, save)
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return 1 if problems else 0
+    return 1 if refused or unnoticed else 0
 
 
 def _described(host: str, port: int, found: Presented, now: datetime.datetime) -> Iterator[str]:
@@ -327,22 +312,6 @@ def _described(host: str, port: int, found: Presented, now: datetime.datetime) -
 
 def _left(span: datetime.timedelta) -> str:
     return f"{span.days} days left" if span.days >= 0 else "expired"
-
-
-def _problems(host: str, leaf: x509.Certificate, now: datetime.datetime) -> list[str]:
-    """Return why a board that verifies by an authority would not connect."""
-    problems = []
-    if leaf.not_valid_after_utc < now:
-        problems.append(f"its certificate expired on {certificates.day(leaf.not_valid_after_utc)}")
-    if leaf.not_valid_before_utc > now:
-        problems.append(
-            f"its certificate is not valid before {certificates.day(leaf.not_valid_before_utc)}"
-        )
-    if not has_name(leaf, host):
-        problems.append(f"its certificate is for {', '.join(names_of(leaf))}, not for {host}")
-    if not certificates.board_takes(leaf.public_key()):
-        problems.append(f"its key is {certificates.key_type(leaf.public_key())}")
-    return problems
 
 
 def _verdict(verdict: Verdict, ca: Path | None) -> list[str]:
@@ -379,21 +348,33 @@ def _unknown() -> str:
 
 
 def _settings(
-    host: str, port: int, found: Presented, verdict: Verdict, save: Path | None
+    host: str,
+    port: int,
+    found: Presented,
+    verdict: Verdict,
+    save: Path | None,
+    refused: list[Problem],
 ) -> Iterator[str]:
+    """Yield the settings with which a board connects, if there are any."""
     where = f"--set broker.host={host}" + (
         f" --set broker.port={port}" if port != TLS_PORT else ""
     )
     mine = " --set broker.tls.cert=FILE --set broker.tls.key=FILE" if found.needs else ""
+    if not all(problem.pin_helps for problem in refused):
+        return
     der = found.chain[0].public_bytes(Encoding.DER)
     pin = base64.b64encode(digest_of(der)).decode()
-    yield "For a board, by the authority (it needs the time):"
-    if verdict.authority is None:
-        yield f"  not possible yet: {_unknown()}"
+    yield ""
+    if refused:
+        yield "For a board, by the broker's key alone (until it gets another one):"
     else:
-        name = certificates.common_name(verdict.authority.subject)
-        if save is None:
-            yield f"  save {name} with --save ca.pem, and then"
-        yield f"  {where} --set broker.tls.ca={save or 'ca.pem'}{mine}"
-    yield "or by the broker's key (until it gets another one):"
+        yield "For a board, by the authority (it needs the time):"
+        if verdict.authority is None:
+            yield f"  not possible yet: {_unknown()}"
+        else:
+            name = certificates.common_name(verdict.authority.subject)
+            if save is None:
+                yield f"  save {name} with --save ca.pem, and then"
+            yield f"  {where} --set broker.tls.ca={save or 'ca.pem'}{mine}"
+        yield "or by the broker's key (until it gets another one):"
     yield f"  {where} --set broker.tls.pin={pin}{mine}"

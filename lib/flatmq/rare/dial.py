@@ -44,7 +44,7 @@ def step(c: "Client") -> "Any":
         stream = link.stream()
         if stream:
             if c.password:
-                c.hello = load("hello").with_password(c, c.password())
+                c.hello = load("hello").with_password(c)
             c.stream = stream
             c.state = "greeting"
             c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)

@@ -1,5 +1,6 @@
 """Build CONNECT (3.1.1 section 3.1). Loaded for one call."""
 
+from ..errors import MQTTError
 from ..port import const, load
 from ..wire import field, get_length, number, put_length
 
@@ -61,8 +62,27 @@ def parts_of(c):
     return client_id, user, password, will
 
 
-def with_password(c: "Client", password: "bytes | str") -> bytearray:
-    """Return the CONNECT of a client with this password."""
+def ask(function, *data):
+    """Call the function of `password` or `auth`.
+
+    Its own MQTTError passes. The text of another exception may have a secret: only the kind of
+    that is in the MQTTError that is raised then.
+    """
+    try:
+        return function(*data)
+    except MQTTError:
+        raise
+    except Exception as e:
+        kind = type(e).__name__
+    raise MQTTError("resource", f"{kind} from the function of {'auth' if data else 'password'}")
+
+
+def with_password(c: "Client") -> bytearray:
+    """Return the CONNECT of a client with the password that its function returns now.
+
+    MQTTError if there is none.
+    """
+    password = ask(c.password)
     if c.five:
         return load("hello", "v5").with_password(c, password)
     client_id, user, _, will = parts_of(c)

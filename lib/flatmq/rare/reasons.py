@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..client import Client
 
 _END = const(1)
+_NO_CONNACK = const(3)  # this and 2 are timeouts
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
 
 
@@ -20,13 +21,18 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
     """Return the reason for `what` happened while `doing`: see `dial.lost`.
 
     The first one is printed, if the application is not called. Before CONNACK a link may know the
-    cause: its `why(error)` returns an MQTTError, or None.
+    cause: its `why(error)` gets an exception, 0 for the end of the stream, or another number for
+    a timeout, and returns an MQTTError, or None.
     """
     link = c.link
-    error = None
-    if isinstance(what, MQTTError):
-        error = what
-    elif what.__class__ is int and what is not _END:
+    error = what if isinstance(what, MQTTError) else None
+    if (
+        not (error or accepted)
+        and (what.__class__ is not int or what <= _NO_CONNACK)
+        and getattr(link, "why", None)
+    ):
+        error = link.why(0 if what is _END else what)
+    if not error and what.__class__ is int and what is not _END:
         text = {
             2: "no TCP connection in time",
             3: "no CONNACK in time",
@@ -64,8 +70,6 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
         else:
             kind = "resource" if what >> 1 == 16 else "protocol"  # something is too small here
             error = MQTTError(kind, f"packet {doing:#x}: {text}")
-    elif not accepted and getattr(link, "why", None):
-        error = link.why(0 if what is _END else what)
     if not error:
         kind = "resource" if doing == "lookup" else "closed"
         text = "closed by the peer" if what is _END else f"{type(what).__name__}: {what}"

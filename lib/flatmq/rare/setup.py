@@ -97,10 +97,11 @@ answers 64 8 268435456"""
         if not isinstance(host, str) or not host:
             raise ValueError(f"host must be a name or an address, not {host!r}")
         if "/" in host or host.count(":") == 1:
+            host = host.rpartition("@")[2]  # without the password of a URL
             raise ValueError(f"host must have neither scheme nor port, not {host!r}")
         number("port", port, 1, 65535)
     if tls and not hasattr(tls, "link"):
-        raise TypeError(f"tls must be a TLS, not {tls!r}")
+        raise TypeError(f"tls must be a TLS, not {type(tls).__name__}")
     if tls and link:
         raise ValueError("tls must be None with a link: the link decides")
     c.version = version

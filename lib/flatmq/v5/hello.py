@@ -1,6 +1,6 @@
 """Build CONNECT (MQTT 5 section 3.1). Loaded for one call."""
 
-from ..port import const, drop
+from ..port import const, drop, load
 from ..wire import field, get_length, put_length
 
 TYPE_CHECKING = const(0)
@@ -92,7 +92,7 @@ def with_password(c: "Client5", password: "bytes | str | None") -> bytearray:
     `password` is None to keep it. The function of `auth` gives the data.
     """
     if c.auth:
-        data = c.auth[1](None)
+        data = load("hello").ask(c.auth[1], None)
         c.auth_data = b""
         if data is not None:
             data = field("auth_data", data, None)

@@ -35,7 +35,7 @@ def make(
     if auth is not None and (
         not isinstance(auth, (tuple, list)) or len(auth) != 2 or not callable(auth[1])
     ):
-        raise TypeError(f"auth must be a pair of a name and a function, not {auth!r}")
+        raise TypeError(f"auth must be a pair of a name and a function, not {type(auth).__name__}")
     number("requests", requests, 1, 255)
     if response_topic is not None:
         response_topic = field("response_topic", response_topic, is_name)
