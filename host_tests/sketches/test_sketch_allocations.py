@@ -24,12 +24,14 @@ MAY_BE_ON_HEAP = {
     "attached": {"attached"},
     "bme280": {"BME280.__init__", "probe"},
     "boot_id": {"next_boot"},
+    "chip_rp2": {"Chip.recall"},
     "clock": {"Clock._look"},  # until the clock is set
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
+    "kept": {"Kept.__init__", "Kept.static string 104", "Kept.keep", "Kept._store"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
-    "station": {"Station.__init__"},
+    "station": {"Station.__init__", "Station._greet.<listcomp>"},
 }
 
 
