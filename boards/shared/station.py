@@ -86,6 +86,7 @@ class Station:
         self.client.set_will(self._status, b"offline", 1, True)
         self._error = self.client.error  # the last one printed
         self._spool = None
+        self._readable = True
         if device["spool"]:
             from flatmq.spool import Spool
 
@@ -236,7 +237,7 @@ class Station:
 
     def _spooled(self):
         """Put the pack into the spool. Returns False if there is none, or its flash fails."""
-        if self._spool:
+        if self._spool and self._readable:
             try:
                 self.unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
                 return True
@@ -250,8 +251,10 @@ class Station:
         if self._spool:
             try:
                 self._spool.poll(ms)
+                self._readable = True
                 return
             except OSError:
+                self._readable = False  # what it took now would stay there
                 self._count("spool")
         self.client.poll(ms)
 

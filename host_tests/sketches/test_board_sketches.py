@@ -223,9 +223,11 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     def rules(_: int) -> Rules:
         return Rules(up=Way(limit=0)) if away.is_set() else Rules()
 
-    setup = f"{ALONE};{SOON};{quick};in_range = False"
+    setup = f"{ALONE};{SOON};{quick};in_range = False;broken['wifi'] = RuntimeError(257)"
     with Proxy(stand.host, stand.port, rules) as proxy:
         board, watcher = stand.started(name, setup, port=proxy.port)
+        board.until("wifi.count('on') >= 2")  # an unknown error of ESP-IDF is no OSError
+        board.do("broken.clear()")
         board.until("wifi.count('connect') >= 4 and 'off' in wifi")  # in vain; the radio restarts
         assert proxy.accepted == 0  # nobody looks for the broker without Wi-Fi
         board.do("in_range = True")
@@ -399,6 +401,59 @@ def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
     watcher.pack(lambda pack: "bme280/temp" not in pack and "dht22/temp" in pack)
     board.do("one_wire.clear(); dht = bytes(4) + b'x'; i2c.clear()")
     assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
+
+
+# What breaks at the start, what later, and the part that the status names.
+SPOOL = "import flatmq.spool; flatmq.spool.Spool.{} = lambda *a, **k: use('spool')"
+FAULTS = {
+    "the LED": ("broken['led'] = OSError(5)", "", "led"),
+    "the LED, later": ("", "broken['led'] = OSError(5)", "led"),
+    "the chip's sensor": ("broken['chip'] = OSError(5)", "", "chip"),
+    "a watchdog that does not start": ("broken['wdt'] = OSError(5)", "", "watchdog"),
+    "a watchdog that cannot be fed": ("", "broken['feed'] = OSError(5)", "watchdog"),
+    "a sensor that is unplugged": (ATTACHED, "i2c.clear()", "bme280"),
+    "a sensor that answers badly": (ATTACHED, "dht = bytes(4) + b'x'", "dht22"),
+    "no place for the spool": (SPOOL.format("__init__"), "", "spool"),
+    "no room on flash": (SPOOL.format("publish"), "", "spool"),
+    "flash that cannot be read": (SPOOL.format("poll"), "", "spool"),
+}
+ONCE = ("a watchdog that does not start", "no place for the spool")
+
+
+@spread("fault", FAULTS, board=NAMES)
+def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stand: Stand) -> None:
+    """Readings arrive all the same, and commands are obeyed."""
+    first, later, part = FAULTS[fault]
+    setup = f"{ALONE};{SOON};station.NEWS_MS = 300;{first or 'pass'};broken['spool'] = OSError(28)"
+    there, watcher = stand.started(board, setup, spool=part == "spool")
+    if later:
+        watcher.status(b"online")
+        there.do(later)
+    start = f"online, failed: {part} ".encode()
+    counts: list[int] = []
+
+    def counted(payload: bytes) -> bool:
+        if payload.startswith(start):
+            counts.append(int(payload.removeprefix(start)))
+        return payload.startswith(start)
+
+    watcher.next("status", counted)
+    if fault not in ONCE:
+        watcher.next("status", counted)
+        assert counts[1] > counts[0]
+    assert counts[0] >= 1
+    seq = watcher.pack()["seq"][0]
+    assert watcher.pack()["seq"][0] == seq + 1
+    assert watcher.command("led", b"on") == b"done"
+    assert there.output.count(f"{part} failed\n") == 1
+
+
+@on_boards(*NAMES)
+def test_a_sensor_that_is_not_there_is_no_failure(name: str, stand: Stand) -> None:
+    """Nor is a bus on which nothing can be looked for."""
+    _, watcher = stand.started(name, f"{ALONE};{SOON};broken['i2c'] = OSError(5)")
+    watcher.status(b"online")
+    assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
 
 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:

@@ -32,7 +32,7 @@ class ADC:
         self._channel = channel
 
     def read_u16(self):
-        bench.use("adc")
+        bench.use("chip")
         return bench.adc[self._channel]
 
 

@@ -35,6 +35,7 @@ class WLAN:
                 bench.wifi.append(f"{key}={value}")
 
     def connect(self, ssid=None, key=None, bssid=None, channel=None):
+        bench.use("wifi")
         if bench.esp32 and self._wanted:
             raise OSError("Wifi Internal Error")
         asked = bssid and (bssid.hex(), channel)
