@@ -67,16 +67,18 @@ class Kept:
 
     def keep(self, wlan, name, seconds: int) -> None:
         """Keep what `wlan` knows of the network `name`, for the boots after `seconds` of sleep."""
-        record = self._record
-        if self.fixed and record[3] == seconds:
-            return
+        boots = LEASE_S // (seconds + _AWAKE_S)
         try:
+            last, address = 0, None
+            if not self.fixed and boots:
+                last, address = self._boot + boots, wlan.ifconfig()
+            elif self.fixed and self._record[3] == seconds:  # DHCP has not given it again
+                last, address = self._record[4:]
             bssid = bytearray(6)
             if hasattr(wlan, "ioctl"):
                 wlan.ioctl(_GET_BSSID, bssid)
-            boots = 0 if self.fixed else LEASE_S // (seconds + _AWAKE_S)
-            record = [name, binascii.hexlify(bssid).decode(), wlan.config("channel"), seconds]
-            record += [self._boot + boots, wlan.ifconfig()] if boots else [0, None]
+            bssid, channel = binascii.hexlify(bssid).decode(), wlan.config("channel")
+            record = [name, bssid, channel, seconds, last, address]
             self._store(json.dumps(record).encode())
         except (OSError, RuntimeError) as error:  # RuntimeError: unknown errors of ESP-IDF
             print(f"nothing kept over sleep: {error!r}")

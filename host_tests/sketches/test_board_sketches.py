@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -376,6 +377,73 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
     assert watcher.pack(lambda pack: pack["seq"][0] == 2)["boot"][0] > boots[2]
     assert watcher.retained("status") == b"online"
     watcher.order("sleep", retain=True)
+
+
+# What the radio is asked for when a board wakes, besides "on", its power mode and "off".
+FRESH = "connect"
+KEPT = {"pico_w": "10.0.0.7,connect@6",
+        "esp32_c3": "10.0.0.7,connect,disconnect,channel=6,connect"}  # fmt: skip
+MOVED = {"pico_w": "10.0.0.7,connect@11", "esp32_c3": KEPT["esp32_c3"].replace("6", "11")}
+# What is so from the start; what happens before the first wake, to the bench or to a file on the
+# board; and what is asked for in the wakes.
+SLEEPS: dict[str, tuple[str, str, Callable[[str], list[str]]]] = {
+    "nothing happens": ("", "", lambda name: [KEPT[name], KEPT[name]]),
+    "another access point": (
+        "",
+        "access_point = '020000000002', 11",
+        # An ESP32 goes on with the other channels by itself.
+        lambda name: [KEPT[name] + ",disconnect,dhcp,connect" * (name == "pico_w"), MOVED[name]],
+    ),
+    "awake for longer": (
+        "",
+        "station.READY_MS = 2000; w.HELD_MS = 100",
+        lambda name: [KEPT[name] + ",off,disconnect,on,dhcp,connect"],
+    ),
+    "a radio that refuses": (
+        "",
+        "broken['channel'] = RuntimeError(257)",
+        lambda name: [re.split(",channel|,connect@", KEPT[name])[0] + ",off,on,dhcp,connect"],
+    ),
+    "a lease that ends": (
+        "import kept; kept.LEASE_S = 82",
+        "import kept; kept.LEASE_S = 82",
+        lambda name: [KEPT[name], KEPT[name], KEPT[name].partition(",")[2], KEPT[name]],
+    ),
+    "another network": ("", "settings.json", lambda name: [FRESH]),
+    "no power for a while": ("", "slept", lambda name: [FRESH, KEPT[name]]),
+    "nothing that can be read": ("", "kept", lambda name: [FRESH, KEPT[name]]),
+}
+
+
+@spread("case", SLEEPS, kind=["pico_w", "esp32_c3"])
+def test_a_sleeping_board_keeps_its_network(case: str, kind: str, stand: Stand) -> None:
+    """It joins with what it has kept, and drops that as soon as a join fails."""
+    start, change, wanted = SLEEPS[case]
+    board, watcher = stand.started(kind, f"{ALONE};{SOON};{start or 'pass'}", sleep=True)
+
+    def asked() -> str:
+        """What the radio was asked for until the board slept."""
+        told = board.await_("asked ").removeprefix("asked ").replace(",pm=16", "")
+        board.await_("deepsleep")
+        assert board.next() is None
+        assert watcher.pack()["seq"][0] == 1
+        return told.removeprefix("on,").removesuffix(",off")
+
+    assert asked() == FRESH
+    setup = f"{ALONE};{SOON};import wifi as w;w.KEPT_MS = w.GRACE_MS = 300;w.FIRST_MS = 50"
+    if change == "settings.json":
+        settings = board.folder / change
+        settings.write_text(settings.read_text().replace('"home"', '"other"'))
+    elif change == "slept":
+        (board.folder / change).unlink()
+    elif change == "kept":
+        for file in ("kept", "slept"):
+            (board.folder / file).write_text('["home", "x"')
+    elif change:
+        setup += f";{change}"
+    for radio in wanted(kind):
+        board.boot(setup)
+        assert asked() == radio
 
 
 def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:

@@ -126,5 +126,6 @@ def lightsleep(ms):
 def deepsleep(ms):
     with open(_SLEPT, "wb") as f:  # the reset that ends it leaves RTC memory alone
         f.write(RTC.kept)
+    bench.tell("asked", ",".join(bench.wifi))
     bench.tell("deepsleep", ms)
     sys.exit()

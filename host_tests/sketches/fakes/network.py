@@ -30,16 +30,20 @@ class WLAN:
     def config(self, name=None, *, pm=None, channel=None):
         if name == "channel":
             return bench.access_point[1]
-        for key, value in (("pm", pm), ("channel", channel)):
-            if value is not None:
-                bench.wifi.append(f"{key}={value}")
+        if pm is not None:
+            bench.wifi.append("pm=" + str(pm))
+        if channel is not None:
+            bench.use("channel")
+            bench.wifi.append("channel=" + str(channel))
 
     def connect(self, ssid=None, key=None, bssid=None, channel=None):
         bench.use("wifi")
         if bench.esp32 and self._wanted:
             raise OSError("Wifi Internal Error")
         asked = bssid and (bssid.hex(), channel)
-        bench.wifi.append("connect " + str(channel) if asked else "connect")
+        if asked:
+            bench.use("channel")
+        bench.wifi.append("connect@" + str(channel) if asked else "connect")
         self._wanted = True
         self._up = bench.in_range and (not asked or asked == bench.access_point)
 

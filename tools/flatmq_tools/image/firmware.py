@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..boards import Board
 from . import uf2
 
-# lib/flatmq allocates nothing from 1.26 on, which loads the .mpy that mpy-cross makes, version 6.3.
+# lib/flatmq allocates nothing from 1.26 on, which loads .mpy as mpy-cross makes it (version 6.3).
 OLDEST = (1, 26)
 # What the banner begins with (py/mpconfig.h: MICROPY_BANNER_NAME_AND_VERSION).
 BANNER = re.compile(rb"MicroPython (?:\(with v2\.0 preview\) )?v(\d+)\.(\d+)(?:\.(\d+))?")
