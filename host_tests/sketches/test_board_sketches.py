@@ -14,6 +14,7 @@ import pytest
 
 import sizes
 from conftest import BROKERS, SharedBrokers
+from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools import boards
 from sizes import spread
@@ -522,6 +523,26 @@ def test_a_sensor_that_is_not_there_is_no_failure(name: str, stand: Stand) -> No
     _, watcher = stand.started(name, f"{ALONE};{SOON};broken['i2c'] = OSError(5)")
     watcher.status(b"online")
     assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
+
+
+@on_boards("pico_w", "esp32_c3", "pico")
+def test_the_steps_from_reset_to_puback_are_printed(name: str, stand: Stand) -> None:
+    """The rig puts itself before the board's sketch, and changes nothing else."""
+    device = stand.device(name)
+    watcher = stand.watcher(device)
+    board = stand.board(name, device, sleep=True)
+    steps.make(name, board.folder)
+    board.boot(f"{ALONE};{SOON}")
+    assert watcher.pack()["seq"][0] == 1
+    board.await_("deepsleep")
+    assert board.next() is None
+    told = steps.read("".join(board.output))
+    assert list(told) == [
+        "main.py", "imported and made", "Wi-Fi", "connected", "read and published",
+        "acknowledged", "asleep",
+    ]  # fmt: skip
+    times = list(told.values())
+    assert times == sorted(times)
 
 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:
