@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -13,10 +15,12 @@ from typing import Any
 import pytest
 
 import sizes
-from conftest import BROKERS, SharedBrokers
+from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools import boards
+from flatmq_tools.interpreter import environment
+from observer import Observer
 from sizes import spread
 from sketches import bme280_registers
 from sketches.board_bench import (
@@ -515,6 +519,43 @@ def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stan
     assert watcher.pack()["seq"][0] == seq + 1
     assert watcher.command("led", b"on") == b"done"
     assert there.output.count(f"{part} failed\n") == 1
+
+
+HOST = """
+import sensor
+
+class Failing:
+    name = b"x"
+    n = 0
+
+    def read(self):
+        self.n += 1
+        if self.n & 1:
+            raise OSError(5)
+        return self.n
+
+sensor.open_sensor = Failing
+import main
+main.HOST, main.PORT, main.DEVICE = "127.0.0.1", {port}, b"{device}"
+main.EVERY_MS, main.READINGS = 1, 4
+raise SystemExit(main.main())
+"""
+
+
+@pytest.mark.parametrize("python", ["micropython", "cpython"])
+def test_the_host_sketch_reports_readings_that_fail(
+    python: str, stand: Stand, tmp_path: Path
+) -> None:
+    device = stand.device(python)
+    script = tmp_path / "host.py"
+    script.write_text(HOST.format(port=stand.port, device=device))
+    topics = f"sensors/{device}", f"status/{device}"
+    with Observer(stand.host, stand.port, *topics) as seen:
+        command = [*interpreter_command(python, HEAP), str(script)]
+        subprocess.run(command, env=environment(BOARDS / "host", LIB), check=True, timeout=ANSWER)
+        seen.until(lambda: len(seen.messages) == 4)
+        assert [json.loads(sent)["x"] for sent in seen.payloads(topics[0])] == [2, 4]
+        assert seen.payloads(topics[1]) == [b"failed 1", b"failed 2"]
 
 
 @on_boards(*NAMES)
