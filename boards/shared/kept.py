@@ -13,7 +13,7 @@ _GET_BSSID = 23 << 1  # WLC_GET_BSSID, as CYW43's ioctl takes it
 
 
 class Kept:
-    """What a board knew about its network when it fell asleep.
+    """The access point and the address that a board had when it fell asleep.
 
     chip   a Chip, which stores it: `recall()` returns bytes, and `keep(data)` replaces them
     boot   the number of this boot, by which the age of an address is known

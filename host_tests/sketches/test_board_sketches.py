@@ -427,7 +427,7 @@ def test_a_sleeping_board_keeps_its_network(case: str, kind: str, stand: Stand) 
     board, watcher = stand.started(kind, f"{ALONE};{SOON};{start or 'pass'}", sleep=True)
 
     def asked() -> str:
-        """What the radio was asked for until the board slept."""
+        """Return what the radio was asked for until the board slept."""
         told = board.await_("asked ").removeprefix("asked ").replace(",pm=16", "")
         board.await_("deepsleep")
         assert board.next() is None

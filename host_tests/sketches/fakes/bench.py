@@ -34,7 +34,7 @@ broken = {}  # calls of parts that raise, such as "led" or "wdt": to the excepti
 
 
 def use(part):
-    """Raise what a part was told to raise."""
+    """Raise the exception of a part that is broken."""
     if part in broken:
         raise broken[part]
 
