@@ -1,7 +1,8 @@
 """Keep the access point and the address over deep sleep, so that a board is online sooner.
 
 Without them, each wake looks for the access point on all channels and asks for an address by DHCP,
-which takes seconds. They are dropped as soon as a join with them fails.
+which takes seconds. They are dropped as soon as a join with them fails. After each further failure
+in a row, twice as many wakes pass before they are tried again.
 """
 
 import binascii
@@ -10,6 +11,7 @@ import json
 LEASE_S = 1800  # an address is used for that long without DHCP: half of a lease of an hour
 _AWAKE_S = 40  # at most, between two sleeps with a kept address
 _GET_BSSID = 23 << 1  # WLC_GET_BSSID, as CYW43's ioctl takes it
+_MOST_FAILURES = 10  # then it is tried at every 1024th wake
 
 
 class Kept:
@@ -26,59 +28,69 @@ class Kept:
         self._boot = boot
         self.fixed = False
         self._data = chip.recall()
-        self._record = None
+        self._tried = False  # at this boot, and not dropped since
+        self._failures = 0  # of joins with what was kept, in a row
+        self._record: dict | None = None
         try:
             record = json.loads(self._data)
-            if len(record) == 6:
+            if isinstance(record, dict):
                 self._record = record
-        except (ValueError, TypeError):  # there is none, or another program's
+        except ValueError:  # there is none
             pass
 
     def join(self, wlan, key) -> bool:
-        """Begin to join as before the sleep. Returns False if nothing is kept.
+        """Begin to join as before the sleep. Returns False if nothing can be used.
 
         `key` is the name of the network, and its password if it has one. Raises what `wlan`
-        raises; the caller then calls `drop`.
+        raises, and any exception for a spoiled record; the caller then calls `drop`.
         """
-        if not (self._record and self._record[0] == key[0]):
-            if self.fixed:
-                self.fixed = False
-                wlan.ipconfig(dhcp4=True)
-            return False
-        _, bssid, channel, _, last, address = self._record
-        if address and self._boot <= last:
-            self.fixed = True
-            wlan.ifconfig(tuple(address))
-        if hasattr(wlan, "ioctl"):  # CYW43
-            wlan.connect(*key, bssid=binascii.unhexlify(bssid), channel=channel)
-        else:
-            # ESP32: a scan begins at the channel that is set. `connect` with a name forgets it.
-            wlan.connect(*key)
-            wlan.disconnect()
-            wlan.config(channel=channel)
-            wlan.connect()
-        return True
+        record = self._record
+        if not record or record["ssid"] != key[0]:
+            self._record = None
+        elif self._boot >= record["from"]:
+            self._tried = True
+            if record["address"] and self._boot <= record["last"]:
+                self.fixed = True
+                wlan.ifconfig(tuple(record["address"]))
+            _connect(wlan, key, record["bssid"], record["channel"])
+            return True
+        if self.fixed:
+            self.fixed = False
+            wlan.ipconfig(dhcp4=True)
+        return False
 
-    def drop(self) -> None:
-        """Forget everything. The next `join` goes back to DHCP."""
-        if self._record:
+    def drop(self, failed: bool) -> None:
+        """Forget what was tried, so that the next `join` goes back to DHCP.
+
+        `failed`: because the join did.
+        """
+        if self._tried:
+            self._tried = False
+            if failed:
+                self._failures = self._record.get("failures", 0) + 1
             self._record = None
             self._store(b"")
 
     def keep(self, wlan, name, seconds: int) -> None:
         """Keep what `wlan` knows of the network `name`, for the boots after `seconds` of sleep."""
-        boots = LEASE_S // (seconds + _AWAKE_S)
+        old = self._record
+        if old and not self._tried:
+            return  # its time comes later
+        record = {"ssid": name, "seconds": seconds, "failures": self._failures, "from": 0}
+        if self._failures:
+            record["from"] = self._boot + (1 << min(self._failures, _MOST_FAILURES)) - 1
         try:
-            last, address = 0, None
-            if not self.fixed and boots:
-                last, address = self._boot + boots, wlan.ifconfig()
-            elif self.fixed and self._record[3] == seconds:  # DHCP has not given it again
-                last, address = self._record[4:]
             bssid = bytearray(6)
             if hasattr(wlan, "ioctl"):
                 wlan.ioctl(_GET_BSSID, bssid)
-            bssid, channel = binascii.hexlify(bssid).decode(), wlan.config("channel")
-            record = [name, bssid, channel, seconds, last, address]
+            record["bssid"] = binascii.hexlify(bssid).decode() if any(bssid) else ""
+            record["channel"] = wlan.config("channel")
+            boots = LEASE_S // (seconds + _AWAKE_S)
+            record["last"], record["address"] = 0, None
+            if not self.fixed and boots:
+                record["last"], record["address"] = self._boot + boots, wlan.ifconfig()
+            elif self.fixed and old and old["seconds"] == seconds:  # DHCP has not given it again
+                record["last"], record["address"] = old["last"], old["address"]
             self._store(json.dumps(record).encode())
         except (OSError, RuntimeError) as error:  # RuntimeError: unknown errors of ESP-IDF
             print(f"nothing kept over sleep: {error!r}")
@@ -90,3 +102,15 @@ class Kept:
                 self._chip.keep(data)
             except OSError as error:
                 print(f"nothing kept over sleep: {error!r}")
+
+
+def _connect(wlan, key, bssid, channel):
+    if bssid:  # CYW43
+        wlan.connect(*key, bssid=binascii.unhexlify(bssid), channel=channel)
+        return
+    wlan.connect(*key)
+    if channel and not hasattr(wlan, "ioctl"):
+        # ESP32: a scan begins at the channel that is set. `connect` with a name forgets it.
+        wlan.disconnect()
+        wlan.config(channel=channel)
+        wlan.connect()

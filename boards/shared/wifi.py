@@ -57,7 +57,7 @@ class Wifi:
         For a connection that is reported as up but carries nothing, as on the CYW43 after
         an access point has vanished.
         """
-        self._drop()
+        self._drop(False)
         self._off()
         self._later()
 
@@ -90,7 +90,7 @@ class Wifi:
             else:
                 self._try()
         except Exception:  # ESP-IDF has RuntimeErrors too; a kept record may be spoiled
-            self._drop()
+            self._drop(True)
             self._off()
             self._later()
 
@@ -107,7 +107,7 @@ class Wifi:
             self._due = ticks_add(ticks_ms(), TRY_MS)
 
     def _fail(self):
-        self._drop()
+        self._drop(True)
         self._failed += 1
         if self._failed % _OFF_EVERY:
             # Otherwise the ESP32 keeps trying, and answers the next connect with an error.
@@ -122,9 +122,9 @@ class Wifi:
         except (OSError, RuntimeError):
             pass
 
-    def _drop(self):
+    def _drop(self, failed):
         if self.kept:
-            self.kept.drop()
+            self.kept.drop(failed)
 
     def _later(self):
         self._trying = False

@@ -389,6 +389,8 @@ FRESH = "connect"
 KEPT = {"pico_w": "10.0.0.7,connect@6",
         "esp32_c3": "10.0.0.7,connect,disconnect,channel=6,connect"}  # fmt: skip
 MOVED = {"pico_w": "10.0.0.7,connect@11", "esp32_c3": KEPT["esp32_c3"].replace("6", "11")}
+REFUSED = {name: re.split(",channel|,connect@", KEPT[name])[0] + ",off,on,dhcp,connect"
+           for name in KEPT}  # fmt: skip
 # What is so from the start; what happens before the first wake, to the bench or to a file on the
 # board; and what is asked for in the wakes.
 SLEEPS: dict[str, tuple[str, str, Callable[[str], list[str]]]] = {
@@ -407,7 +409,13 @@ SLEEPS: dict[str, tuple[str, str, Callable[[str], list[str]]]] = {
     "a radio that refuses": (
         "",
         "broken['channel'] = RuntimeError(257)",
-        lambda name: [re.split(",channel|,connect@", KEPT[name])[0] + ",off,on,dhcp,connect"],
+        # After two failures in a row it is not tried at two wakes.
+        lambda name: [REFUSED[name], REFUSED[name], FRESH, FRESH, REFUSED[name]],
+    ),
+    "a radio that does not know": (
+        "access_point = '000000000000', 0",
+        "access_point = '000000000000', 0",
+        lambda name: ["10.0.0.7,connect"],
     ),
     "a lease that ends": (
         "import kept; kept.LEASE_S = 82",
