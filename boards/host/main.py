@@ -36,11 +36,18 @@ def put(value, end):
         payload[end] = 32
 
 
-def publish_reading(client, topic, number):
-    """Publish a reading. Returns whether there was room; if not, the caller tries again."""
+def take_reading():
+    """Put a reading into the payload. Returns whether the sensor could be read."""
     try:
         put(sensor.read(), len(payload) - 1)
     except OSError:
+        return False
+    return True
+
+
+def publish_reading(client, topic, number):
+    """Publish a reading. Returns whether there was room; if not, the caller tries again."""
+    if not take_reading():
         return publish_failure(client)
     put(number, 13)
     return client.publish(topic, payload, qos=1) is not None

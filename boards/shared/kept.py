@@ -30,10 +30,10 @@ class Kept:
         self._data = chip.recall()
         self._tried = False  # at this boot, and not dropped since
         self._failures = 0  # of joins with what was kept, in a row
-        self._record: dict | None = None
+        self._record: dict = {}
         try:
             record = json.loads(self._data)
-            if isinstance(record, dict):
+            if isinstance(record, dict) and "failures" in record:
                 self._record = record
         except ValueError:  # there is none
             pass
@@ -45,9 +45,9 @@ class Kept:
         raises, and any exception for a spoiled record; the caller then calls `drop`.
         """
         record = self._record
-        if not record or record["ssid"] != key[0]:
-            self._record = None
-        elif self._boot >= record["from"]:
+        if record and record.get("ssid") != key[0]:
+            self._record = {}
+        elif record and self._boot >= record.get("from", 0):
             self._tried = True
             if record["address"] and self._boot <= record["last"]:
                 self.fixed = True
@@ -67,8 +67,8 @@ class Kept:
         if self._tried:
             self._tried = False
             if failed:
-                self._failures = self._record.get("failures", 0) + 1
-            self._record = None
+                self._failures = self._record["failures"] + 1
+            self._record = {}
             self._store(b"")
 
     def keep(self, wlan, name, seconds: int) -> None:
@@ -76,14 +76,14 @@ class Kept:
         old = self._record
         if old and not self._tried:
             return  # its time comes later
-        record = {"ssid": name, "seconds": seconds, "failures": self._failures, "from": 0}
+        record: dict = {"ssid": name, "seconds": seconds, "failures": self._failures, "from": 0}
         if self._failures:
             record["from"] = self._boot + (1 << min(self._failures, _MOST_FAILURES)) - 1
         try:
             bssid = bytearray(6)
             if hasattr(wlan, "ioctl"):
                 wlan.ioctl(_GET_BSSID, bssid)
-            record["bssid"] = binascii.hexlify(bssid).decode() if any(bssid) else ""
+            record["bssid"] = binascii.hexlify(bytes(bssid)).decode() if any(bssid) else ""
             record["channel"] = wlan.config("channel")
             boots = LEASE_S // (seconds + _AWAKE_S)
             record["last"], record["address"] = 0, None

@@ -27,7 +27,7 @@ MAY_BE_ON_HEAP = {
     "chip_rp2": {"Chip.recall"},
     "clock": {"Clock._look"},  # until the clock is set
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
-    "kept": {"Kept.__init__", "Kept.static string 104", "Kept.keep", "Kept._store"},
+    "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
