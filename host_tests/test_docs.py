@@ -25,7 +25,8 @@ from flatmq import Client
 from flatmq_rigs import docstring_columns, headlines
 from flatmq_rigs.__main__ import main as rigs
 from flatmq_rigs.results import markers
-from flatmq_tools import cli
+from flatmq_tools import cli, remote
+from flatmq_tools.image import firmware
 from pages.commands import commands
 
 if sys.version_info >= (3, 11):
@@ -84,6 +85,20 @@ def test_the_session_prints_what_the_design_says(capsys: pytest.CaptureFixture[s
     assert len(printed) == len(said)
     for line, beginning in zip(printed, said, strict=True):
         assert line.startswith(beginning.split("...")[0])
+
+
+def test_the_oldest_micropython_is_the_same_everywhere() -> None:
+    """In the pages, the tools' texts and the boards' files."""
+    assert firmware.OLDEST == remote.OLDEST
+    oldest = ".".join(map(str, firmware.OLDEST))
+    tools = [*Path(cli.__file__).parent.rglob("*.py"), *(ROOT / "firmware").glob("*.toml")]
+    named = re.compile(r"\b(1\.\d\d)(?:\s+(?:or|and)\s+later|\s+on\b)")
+    found: dict[str, set[str]] = {}
+    for path in [*FRONT, *MADE, *tools]:
+        for version in named.findall(path.read_text("utf-8")):
+            found.setdefault(version, set()).add(_name(path))
+    assert "README.md" in found[oldest]
+    assert set(found) == {oldest}, found
 
 
 def _unknown(words: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ EVERY_MS = 200  # between two readings
 READINGS = 25  # after these it disconnects
 
 sensor = open_sensor()
+failed = [0]  # readings; the status reports how many
 # Numbers replace the spaces; JSON allows spaces before a number.
 payload = bytearray(b'{"n":        ,"' + sensor.name + b'":            }')
 
@@ -35,11 +36,30 @@ def put(value, end):
         payload[end] = 32
 
 
+def take_reading():
+    """Put a reading into the payload. Returns whether the sensor could be read."""
+    try:
+        put(sensor.read(), len(payload) - 1)
+    except OSError:
+        return False
+    return True
+
+
 def publish_reading(client, topic, number):
     """Publish a reading. Returns whether there was room; if not, the caller tries again."""
+    if not take_reading():
+        return publish_failure(client)
     put(number, 13)
-    put(sensor.read(), len(payload) - 1)
     return client.publish(topic, payload, qos=1) is not None
+
+
+def publish_failure(client):
+    """Report in the status that one more reading has failed. Returns whether there was room."""
+    status = b"failed %d" % (failed[0] + 1)
+    if client.publish(b"status/" + DEVICE, status, qos=1) is None:
+        return False
+    failed[0] += 1
+    return True
 
 
 def main():

@@ -47,6 +47,16 @@ class Chip:
             machine.WDT(timeout=_RELEASED).feed()
             self._wdt = None
 
+    def recall(self) -> bytes:
+        """Return what was kept over deep sleep; b"" after any other reset."""
+        if machine.reset_cause() != machine.DEEPSLEEP_RESET:
+            return b""
+        return machine.RTC().memory()
+
+    def keep(self, data: bytes) -> None:
+        """Keep up to 2048 bytes over deep sleep, in RTC memory."""
+        machine.RTC().memory(data)
+
     def sleep(self, ms: int) -> None:
         """Sleep, then reboot. The watchdog sleeps, too."""
         machine.deepsleep(ms)

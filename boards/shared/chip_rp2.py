@@ -1,5 +1,7 @@
 """The functions of an RP2040 or RP2350 chip: its temperature sensor, watchdog and sleep."""
 
+import os
+
 import machine
 
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
@@ -8,6 +10,7 @@ from flatmq.senml import label
 # Which chip it is. Pico SDK, hardware/regs/sysinfo.h: CHIP_ID; the part is in its bits 12 to 27.
 _CHIP_ID = 0x40000000
 _RP2350 = 4
+KEPT = "/kept"
 _SLICE_MS = 4000  # of sleep between two feeds
 _CTRL = (0x40058000, 0x400D8000)  # the watchdog's control register: RP2040, RP2350
 _CLEAR = 0x3000  # bits written at this offset are cleared
@@ -58,6 +61,25 @@ class Chip:
         if self._wdt:
             machine.mem32[self._ctrl + _CLEAR] = _ENABLE
             self._wdt = None
+
+    def recall(self) -> bytes:
+        """Return what was kept over deep sleep, which ends like the watchdog resets.
+
+        After power was lost, nobody knows how old it is: it is removed.
+        """
+        try:
+            if machine.reset_cause() == machine.WDT_RESET:
+                with open(KEPT, "rb") as f:
+                    return f.read()
+            os.remove(KEPT)
+        except OSError:
+            pass
+        return b""
+
+    def keep(self, data: bytes) -> None:
+        """Keep bytes over deep sleep, in a file. Raises OSError if it cannot be written."""
+        with open(KEPT, "wb") as f:
+            f.write(data)
 
     def sleep(self, ms: int) -> None:
         """Sleep, then reboot.

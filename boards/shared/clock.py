@@ -20,7 +20,8 @@ class Clock:
         """Return whether the clock is set.
 
         If not, ask the server, at most every 15 s. Needs a network. Blocks during the name
-        lookup, and up to a second for the answer.
+        lookup, and up to a second for the answer. Raises what `ntptime` raises: OSError, or
+        ValueError for an answer that is too short.
         """
         if not self._set:
             self._look()
@@ -35,6 +36,8 @@ class Clock:
         ntptime.host = self._host
         try:
             ntptime.settime()
-        except OSError as error:
+        except Exception as error:
             print(f"no time from {self._host}: {error}")
-        self._due = ticks_add(ticks_ms(), RETRY_MS)
+            raise
+        finally:
+            self._due = ticks_add(ticks_ms(), RETRY_MS)

@@ -1,7 +1,8 @@
 """Run a board with sensors: read them, publish, obey commands, blink and sleep.
 
     dev/NAME/telemetry   a SenML pack for each reading, at QoS 1
-    dev/NAME/status      "online", "offline" (the will) or "asleep", retained
+    dev/NAME/status      "online", "offline" (the will) or "asleep", retained; after failures
+                         for example "online, failed: dht22 3, led 1"
     dev/NAME/cmd/...     commands: interval, led, identify, sleep
     dev/NAME/answer      the result of each command
 
@@ -23,6 +24,7 @@ READY_MS = 1000  # from `start` to `read` of the sensors
 FLASH_MS = 50  # length of the flash with each reading
 BLINK_MS = 128  # on, then off, while the board identifies itself
 STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
+NEWS_MS = 600000  # until the status has new counts of failures; a first one is sent at once
 _LAST_SEQ = 1073741823
 _DAY = 86400
 _PORT = 1883
@@ -40,10 +42,11 @@ class Station:
     pack       bytes for a pack; 0: enough for three records of each sensor
 
     `seq` is the number of the last reading. Readings that found no room are counted, too, so that
-    a receiver sees the gap. `failed` counts sensors that could not be read or found no room in the
-    pack, `refused` counts commands, and `lost` counts readings. `unsent` is True while the last
-    reading waits for room in the client or the spool. Set `sleep_for` to a number of seconds to
-    sleep that long as soon as everything is acknowledged.
+    a receiver sees the gap. `failed` counts failures by part: a sensor that cannot be read or
+    finds no room in the pack, the LED, the watchdog, the spool, the clock. None of them ends the
+    sketch, and the status reports them. `refused` counts commands, and `lost` counts readings.
+    `unsent` is True while the last reading waits for room in the client or the spool. Set
+    `sleep_for` to a number of seconds to sleep that long as soon as everything is acknowledged.
     """
 
     def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=0) -> None:
@@ -52,7 +55,10 @@ class Station:
         name = device["name"] or _own_name(chip.kind)
         self.name = name = name.encode()
         self.interval = device["interval"]
-        self.seq = self.failed = self.refused = self.lost = 0
+        self.seq = self.refused = self.lost = 0
+        self.failed: dict[str, int] = {}
+        self._news = False  # the status does not have all counts of `failed`
+        self._next = self._greeted = 0  # `_greeted`: the connection on which it was published
         sensors.insert(0, chip)
         pack = pack or 128 + 144 * len(sensors)
         security = self._clock = None
@@ -80,10 +86,14 @@ class Station:
         self.client.set_will(self._status, b"offline", 1, True)
         self._error = self.client.error  # the last one printed
         self._spool = None
+        self._readable = True
         if device["spool"]:
             from flatmq.spool import Spool
 
-            self._spool = Spool(self.client, "/spool", head=chip.spool_head)
+            try:
+                self._spool = Spool(self.client, "/spool", head=chip.spool_head)
+            except OSError:
+                self._count("spool")
         self.client.subscribe(base + b"cmd/#", self._on_command, 1)
         self.boot = next_boot()
         self._pack = Pack(name, self.boot, pack)
@@ -97,7 +107,6 @@ class Station:
         self._always_sleeps = device["sleep"]
         self.sleep_for = 0  # s, once everything is acknowledged
         self._said_asleep = False
-        self._greeted = 0  # the connection on which the status was published
         self._begun = False  # the sensors are measuring
         self.unsent = False  # the pack found no room yet
         self._due = ticks_add(ticks_ms(), READY_MS)
@@ -105,12 +114,19 @@ class Station:
         self._flash = self._identifies = self._lit = False
         self.led_on = False
         self._show()
+        if wifi and self._always_sleeps:
+            from kept import Kept
+
+            wifi.kept = Kept(chip, self.boot)
 
     def run(self) -> None:
         """Run until interrupted. Ctrl-C also stops the watchdog."""
         print(f"{self.name.decode()}: boot {self.boot}, {len(self._sensors)} sensors")
         if self._watched:
-            self._chip.watch()
+            try:
+                self._chip.watch()
+            except OSError:
+                self._count("watchdog")
         self.client.start()
         try:
             while True:
@@ -121,17 +137,14 @@ class Station:
 
     def turn(self, ms: int = 0) -> None:
         """Run the loop once. Waits up to `ms` milliseconds for incoming bytes."""
-        self._chip.feed()
+        self._feed()
         if not self.sleep_for:
             self._measure(ticks_ms())
         if self.unsent:
             self._send()
         self._show()
         if self._connected():
-            if self._spool:
-                self._spool.poll(ms)
-            else:
-                self.client.poll(ms)
+            self._poll(ms)
         else:
             # Without Wi-Fi no name is looked up: on rp2 a lookup might never end.
             time.sleep_ms(ms)
@@ -140,10 +153,37 @@ class Station:
             print(self._error or "connected")
         if self.client.connected:
             self._stuck = ticks_ms()
-            if self._greeted != self.client.stats.connects:
+            if self._greeted != self.client.stats.connects or self._is_news():
                 self._greet()
             elif self.sleep_for:
                 self._doze()
+
+    # Failures
+
+    # No "as error" in what each turn calls: it makes a frame so large that it is on the heap.
+
+    def _count(self, part):
+        """Count a failure of a part. The first one is printed, and reported at once."""
+        if part not in self.failed:
+            print(f"{part} failed")
+            self.failed[part] = 0
+            self._greeted = 0
+        self.failed[part] += 1
+        if not self._news:
+            self._news = True
+            self._next = ticks_add(ticks_ms(), NEWS_MS)
+
+    def _count_sensor(self, i):
+        self._count(type(self._sensors[i]).__name__.lower())
+
+    def _is_news(self):
+        return self._news and ticks_diff(self._next, ticks_ms()) <= 0
+
+    def _feed(self):
+        try:
+            self._chip.feed()
+        except OSError:
+            self._count("watchdog")
 
     # Readings
 
@@ -177,7 +217,7 @@ class Station:
             self._sensors[i].start()
             self._ready[i] = 1
         except Exception:  # drivers raise exceptions of their own, and plain ones
-            self.failed += 1
+            self._count_sensor(i)
 
     def _read(self, i):
         if not self._ready[i]:  # its value would be old
@@ -187,17 +227,46 @@ class Station:
                 return
         except Exception:
             pass
-        self.failed += 1
+        self._count_sensor(i)
 
     def _send(self):
-        if self._spool:
-            self.unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
-        else:
+        if not self._spooled():
             self.unsent = self.client.publish(self._telemetry, self._pack.payload(), 1) is None
         if self._always_sleeps and not self.unsent:
             self.sleep_for = self.interval
 
+    def _spooled(self):
+        """Put the pack into the spool. Returns False if there is none, or its flash fails."""
+        if self._spool and self._readable:
+            try:
+                self.unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
+                return True
+            except OSError:
+                self._count("spool")
+        return False
+
     # The network
+
+    def _poll(self, ms):
+        if self._spool:
+            try:
+                self._spool.poll(ms)
+                self._readable = True
+                return
+            except OSError:
+                self._readable = False  # what it took now would stay there
+                self._count("spool")
+        self.client.poll(ms)
+
+    def _has_time(self):
+        """Return whether the clock is set, if certificates need it."""
+        if self._clock:
+            try:
+                return self._clock.poll()
+            except Exception:
+                self._count("clock")
+                return False
+        return True
 
     def _connected(self):
         """Return whether to poll the client: with Wi-Fi, or to notice that a connection ended."""
@@ -212,14 +281,18 @@ class Station:
         elif up and ticks_diff(ticks_ms(), self._stuck) > STUCK_MS:
             self._stuck = ticks_ms()
             self._wifi.restart()
-        if up and self._clock and not self._clock.poll():
+        if up and not self._has_time():
             return False  # certificates cannot be checked yet
         return up or self.client.connected
 
     def _greet(self):
-        if self.client.publish(self._status, b"online", 1, True) is not None:
+        status = "online"
+        if self.failed:
+            counts = [part + " " + str(self.failed[part]) for part in sorted(self.failed)]
+            status += ", failed: " + ", ".join(counts)
+        if self.client.publish(self._status, status, 1, True) is not None:
             self._greeted = self.client.stats.connects
-            self._said_asleep = False
+            self._said_asleep = self._news = False
 
     def _doze(self):
         """Sleep once everything is acknowledged, including the status "asleep"."""
@@ -231,9 +304,12 @@ class Station:
             return
         self.client.disconnect()
         if self._spool:
-            self._spool.close()
+            try:
+                self._spool.close()
+            except OSError:
+                self._count("spool")
         if self._wifi:
-            self._wifi.off()
+            self._wifi.off(self.sleep_for)
         self._light(False)
         self._chip.sleep(self.sleep_for * 1000)
 
@@ -298,7 +374,10 @@ class Station:
     def _light(self, on):
         if self._led and on != self._lit:
             self._lit = on
-            self._led.value(1 if on else 0)
+            try:
+                self._led.value(1 if on else 0)
+            except Exception:
+                self._count("led")
 
 
 def _secured(table):

@@ -5,6 +5,8 @@ import network
 from flatmq.port import ticks_add, ticks_diff, ticks_ms
 
 TRY_MS = 20000  # time for a connection and its address
+KEPT_MS = 5000  # the same, with what is known from before a sleep
+HELD_MS = 30000  # then DHCP is asked for an address, if the kept one was used until then
 GRACE_MS = 5000  # after a loss: the driver of the ESP32 reconnects by itself
 FIRST_MS = 1000  # before the second try; then it doubles, up to LAST_MS
 LAST_MS = 60000
@@ -18,6 +20,7 @@ class Wifi:
     awake: on the CYW43 of the Pico W, power saving loses packets and delays others by up to some
     100 ms. `up` is the last result of `poll`; `losses` counts lost connections. Nothing here
     blocks except switching the radio on: up to 2 s on a Pico W, which then loads its firmware.
+    `kept` is None, or a Kept with what is known from before a sleep.
     """
 
     def __init__(
@@ -32,6 +35,7 @@ class Wifi:
         self._failed = 0
         self._wait = FIRST_MS
         self._due = ticks_ms()
+        self.kept = None
         self.up = False
         self.losses = 0
 
@@ -40,8 +44,11 @@ class Wifi:
         up = self._wlan.isconnected()
         if up != self.up:
             self._changed(up)
-        elif not up and ticks_diff(ticks_ms(), self._due) >= 0:
-            self._step()
+        elif not up:
+            if ticks_diff(ticks_ms(), self._due) >= 0:
+                self._step()
+        elif self.kept and self.kept.fixed and ticks_diff(ticks_ms(), self._due) >= 0:
+            self.restart()
         return up
 
     def restart(self) -> None:
@@ -50,11 +57,17 @@ class Wifi:
         For a connection that is reported as up but carries nothing, as on the CYW43 after
         an access point has vanished.
         """
+        self._drop(False)
         self._off()
         self._later()
 
-    def off(self) -> None:
-        """Switch the radio off before deep sleep. On a Pico W `lightsleep` requires that."""
+    def off(self, seconds: int) -> None:
+        """Switch the radio off before so many seconds of deep sleep.
+
+        On a Pico W `lightsleep` requires that.
+        """
+        if self.kept:
+            self.kept.keep(self._wlan, self._key[0], seconds)
         self._off()
         if hasattr(self._wlan, "deinit"):
             self._wlan.deinit()
@@ -64,6 +77,7 @@ class Wifi:
         if up:
             self._failed = 0
             self._wait = FIRST_MS
+            self._due = ticks_add(ticks_ms(), HELD_MS)
         else:
             self.losses += 1
             self._trying = True
@@ -75,7 +89,8 @@ class Wifi:
                 self._fail()
             else:
                 self._try()
-        except OSError:
+        except Exception:  # ESP-IDF has RuntimeErrors too; a kept record may be spoiled
+            self._drop(True)
             self._off()
             self._later()
 
@@ -84,11 +99,15 @@ class Wifi:
             self._wlan.active(True)
         if not self._power_save:
             self._wlan.config(pm=self._wlan.PM_NONE)
-        self._wlan.connect(*self._key)
         self._trying = True
-        self._due = ticks_add(ticks_ms(), TRY_MS)
+        if self.kept and self.kept.join(self._wlan, self._key):
+            self._due = ticks_add(ticks_ms(), KEPT_MS)
+        else:
+            self._wlan.connect(*self._key)
+            self._due = ticks_add(ticks_ms(), TRY_MS)
 
     def _fail(self):
+        self._drop(True)
         self._failed += 1
         if self._failed % _OFF_EVERY:
             # Otherwise the ESP32 keeps trying, and answers the next connect with an error.
@@ -100,8 +119,12 @@ class Wifi:
     def _off(self):
         try:  # noqa: SIM105 (there is no contextlib on a board)
             self._wlan.active(False)
-        except OSError:
+        except (OSError, RuntimeError):
             pass
+
+    def _drop(self, failed):
+        if self.kept:
+            self.kept.drop(failed)
 
     def _later(self):
         self._trying = False

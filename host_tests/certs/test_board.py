@@ -70,11 +70,14 @@ def test_the_clock_is_set_before_dates_are_checked(secure: SecureBroker, tmp_pat
     tls = ["ca=ca.pem", "ntp=ntp.example"]
     with board_with(secure, tmp_path, "broker", tls, setup=UNSET) as (board, watcher):
         board.until("len(asked) > 2")
+        board.do("broken['ntp'] = ValueError('buffer too small')")  # an answer that is too short
+        board.until("len(asked) > 5")
+        board.do("broken.clear()")
         assert board.ask("set(asked)") == "{'ntp.example'}"
         assert "no time from ntp.example: [Errno 110] ETIMEDOUT\n" in board.output
         assert watcher.retained("status") is None  # it has not tried to connect
         board.do("ntp = True")
-        watcher.status(b"online")
+        watcher.next("status", lambda payload: payload.startswith(b"online, failed: clock "))
         times = board.ask("len(asked)")
         watcher.pack()
         assert board.ask("len(asked)") == times

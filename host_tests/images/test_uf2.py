@@ -154,7 +154,7 @@ WRONG: dict[str, tuple[str, Download, str]] = {
     "too old": (
         "pico_w",
         lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, SIZE, version="1.25.0")),
-        r"it is MicroPython 1\.25\.0; flatmq needs 1\.26 or later \(.*6\.3, load from 1\.23",
+        r"it is MicroPython 1\.25\.0; flatmq needs 1\.26 or later$",
     ),
     "no MicroPython": (
         "pico_w",

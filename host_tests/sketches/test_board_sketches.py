@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,12 @@ from typing import Any
 import pytest
 
 import sizes
-from conftest import BROKERS, SharedBrokers
+from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
+from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools import boards
+from flatmq_tools.interpreter import environment
+from observer import Observer
 from sizes import spread
 from sketches import bme280_registers
 from sketches.board_bench import (
@@ -223,9 +229,11 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     def rules(_: int) -> Rules:
         return Rules(up=Way(limit=0)) if away.is_set() else Rules()
 
-    setup = f"{ALONE};{SOON};{quick};in_range = False"
+    setup = f"{ALONE};{SOON};{quick};in_range = False;broken['wifi'] = RuntimeError(257)"
     with Proxy(stand.host, stand.port, rules) as proxy:
         board, watcher = stand.started(name, setup, port=proxy.port)
+        board.until("wifi.count('on') >= 2")  # an unknown error of ESP-IDF is no OSError
+        board.do("broken.clear()")
         board.until("wifi.count('connect') >= 4 and 'off' in wifi")  # in vain; the radio restarts
         assert proxy.accepted == 0  # nobody looks for the broker without Wi-Fi
         board.do("in_range = True")
@@ -376,6 +384,86 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
     watcher.order("sleep", retain=True)
 
 
+# What the radio is asked for when a board wakes, besides "on", its power mode and "off".
+FRESH = "connect"
+KEPT = {"pico_w": "10.0.0.7,connect@6",
+        "esp32_c3": "10.0.0.7,connect,disconnect,channel=6,connect"}  # fmt: skip
+MOVED = {"pico_w": "10.0.0.7,connect@11", "esp32_c3": KEPT["esp32_c3"].replace("6", "11")}
+REFUSED = {name: re.split(",channel|,connect@", KEPT[name])[0] + ",off,on,dhcp,connect"
+           for name in KEPT}  # fmt: skip
+# What is so from the start; what happens before the first wake, to the bench or to a file on the
+# board; and what is asked for in the wakes.
+SLEEPS: dict[str, tuple[str, str, Callable[[str], list[str]]]] = {
+    "nothing happens": ("", "", lambda name: [KEPT[name], KEPT[name]]),
+    "another access point": (
+        "",
+        "access_point = '020000000002', 11",
+        # An ESP32 goes on with the other channels by itself.
+        lambda name: [KEPT[name] + ",disconnect,dhcp,connect" * (name == "pico_w"), MOVED[name]],
+    ),
+    "awake for longer": (
+        "",
+        "station.READY_MS = 2000; w.HELD_MS = 100",
+        lambda name: [KEPT[name] + ",off,disconnect,on,dhcp,connect"],
+    ),
+    "a radio that refuses": (
+        "",
+        "broken['channel'] = RuntimeError(257)",
+        # After two failures in a row it is not tried at two wakes.
+        lambda name: [REFUSED[name], REFUSED[name], FRESH, FRESH, REFUSED[name]],
+    ),
+    "a radio that does not know": (
+        "access_point = '000000000000', 0",
+        "access_point = '000000000000', 0",
+        lambda name: ["10.0.0.7,connect"],
+    ),
+    "a lease that ends": (
+        "import kept; kept.LEASE_S = 82",
+        "import kept; kept.LEASE_S = 82",
+        lambda name: [KEPT[name], KEPT[name], KEPT[name].partition(",")[2], KEPT[name]],
+    ),
+    "another network": ("", "settings.json", lambda name: [FRESH]),
+    "no power for a while": ("", "slept", lambda name: [FRESH, KEPT[name]]),
+    "nothing that can be read": ("", '{"ssid', lambda name: [FRESH, KEPT[name]]),
+    "a part of a record": (
+        "",
+        '{"ssid": "home", "failures": 0}',
+        lambda name: ["off,on," + FRESH, KEPT[name]],
+    ),
+}
+
+
+@spread("case", SLEEPS, kind=["pico_w", "esp32_c3"])
+def test_a_sleeping_board_keeps_its_network(case: str, kind: str, stand: Stand) -> None:
+    """It joins with what it has kept, and drops that as soon as a join fails."""
+    start, change, wanted = SLEEPS[case]
+    board, watcher = stand.started(kind, f"{ALONE};{SOON};{start or 'pass'}", sleep=True)
+
+    def asked() -> str:
+        """Return what the radio was asked for until the board slept."""
+        told = board.await_("asked ").removeprefix("asked ").replace(",pm=16", "")
+        board.await_("deepsleep")
+        assert board.next() is None
+        assert watcher.pack()["seq"][0] == 1
+        return told.removeprefix("on,").removesuffix(",off")
+
+    assert asked() == FRESH
+    setup = f"{ALONE};{SOON};import wifi as w;w.KEPT_MS = w.GRACE_MS = 300;w.FIRST_MS = 50"
+    if change == "settings.json":
+        settings = board.folder / change
+        settings.write_text(settings.read_text().replace('"home"', '"other"'))
+    elif change == "slept":
+        (board.folder / change).unlink()
+    elif change.startswith("{"):
+        for file in ("kept", "slept"):  # a Pico's, and RTC memory
+            (board.folder / file).write_text(change)
+    elif change:
+        setup += f";{change}"
+    for radio in wanted(kind):
+        board.boot(setup)
+        assert asked() == radio
+
+
 def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:
     board, watcher = stand.started("pico_w")
     first = watcher.pack()
@@ -399,6 +487,116 @@ def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
     watcher.pack(lambda pack: "bme280/temp" not in pack and "dht22/temp" in pack)
     board.do("one_wire.clear(); dht = bytes(4) + b'x'; i2c.clear()")
     assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
+
+
+# What breaks at the start, what later, and the part that the status names.
+SPOOL = "import flatmq.spool; flatmq.spool.Spool.{} = lambda *a, **k: use('spool')"
+FAULTS = {
+    "the LED": ("broken['led'] = OSError(5)", "", "led"),
+    "the LED, later": ("", "broken['led'] = OSError(5)", "led"),
+    "the chip's sensor": ("broken['chip'] = OSError(5)", "", "chip"),
+    "a watchdog that does not start": ("broken['wdt'] = OSError(5)", "", "watchdog"),
+    "a watchdog that cannot be fed": ("", "broken['feed'] = OSError(5)", "watchdog"),
+    "a sensor that is unplugged": (ATTACHED, "i2c.clear()", "bme280"),
+    "a sensor that answers badly": (ATTACHED, "dht = bytes(4) + b'x'", "dht22"),
+    "no place for the spool": (SPOOL.format("__init__"), "", "spool"),
+    "no room on flash": (SPOOL.format("publish"), "", "spool"),
+    "flash that cannot be read": (SPOOL.format("poll"), "", "spool"),
+}
+ONCE = ("a watchdog that does not start", "no place for the spool")
+
+
+@spread("fault", FAULTS, board=NAMES)
+def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stand: Stand) -> None:
+    """Readings arrive all the same, and commands are obeyed."""
+    first, later, part = FAULTS[fault]
+    setup = f"{ALONE};{SOON};station.NEWS_MS = 300;{first or 'pass'};broken['spool'] = OSError(28)"
+    there, watcher = stand.started(board, setup, spool=part == "spool")
+    if later:
+        watcher.status(b"online")
+        there.do(later)
+    start = f"online, failed: {part} ".encode()
+    counts: list[int] = []
+
+    def counted(payload: bytes) -> bool:
+        if payload.startswith(start):
+            counts.append(int(payload.removeprefix(start)))
+        return payload.startswith(start)
+
+    watcher.next("status", counted)
+    if fault not in ONCE:
+        watcher.next("status", counted)
+        assert counts[1] > counts[0]
+    assert counts[0] >= 1
+    seq = watcher.pack()["seq"][0]
+    assert watcher.pack()["seq"][0] == seq + 1
+    assert watcher.command("led", b"on") == b"done"
+    assert there.output.count(f"{part} failed\n") == 1
+
+
+HOST = """
+import sensor
+
+class Failing:
+    name = b"x"
+    n = 0
+
+    def read(self):
+        self.n += 1
+        if self.n & 1:
+            raise OSError(5)
+        return self.n
+
+sensor.open_sensor = Failing
+import main
+main.HOST, main.PORT, main.DEVICE = "127.0.0.1", {port}, b"{device}"
+main.EVERY_MS, main.READINGS = 1, 4
+raise SystemExit(main.main())
+"""
+
+
+@pytest.mark.parametrize("python", ["micropython", "cpython"])
+def test_the_host_sketch_reports_readings_that_fail(
+    python: str, stand: Stand, tmp_path: Path
+) -> None:
+    device = stand.device(python)
+    script = tmp_path / "host.py"
+    script.write_text(HOST.format(port=stand.port, device=device))
+    topics = f"sensors/{device}", f"status/{device}"
+    with Observer(stand.host, stand.port, *topics) as seen:
+        command = [*interpreter_command(python, HEAP), str(script)]
+        subprocess.run(command, env=environment(BOARDS / "host", LIB), check=True, timeout=ANSWER)
+        seen.until(lambda: len(seen.messages) == 4)
+        assert [json.loads(sent)["x"] for sent in seen.payloads(topics[0])] == [2, 4]
+        assert seen.payloads(topics[1]) == [b"failed 1", b"failed 2"]
+
+
+@on_boards(*NAMES)
+def test_a_sensor_that_is_not_there_is_no_failure(name: str, stand: Stand) -> None:
+    """Nor is a bus on which nothing can be looked for."""
+    _, watcher = stand.started(name, f"{ALONE};{SOON};broken['i2c'] = OSError(5)")
+    watcher.status(b"online")
+    assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
+
+
+@on_boards("pico_w", "esp32_c3", "pico")
+def test_the_steps_from_reset_to_puback_are_printed(name: str, stand: Stand) -> None:
+    """The rig puts itself before the board's sketch, and changes nothing else."""
+    device = stand.device(name)
+    watcher = stand.watcher(device)
+    board = stand.board(name, device, sleep=True)
+    steps.make(name, board.folder)
+    board.boot(f"{ALONE};{SOON}")
+    assert watcher.pack()["seq"][0] == 1
+    board.await_("deepsleep")
+    assert board.next() is None
+    told = steps.read("".join(board.output))
+    assert list(told) == [
+        "main.py", "imported and made", "Wi-Fi", "connected", "read and published",
+        "acknowledged", "asleep",
+    ]  # fmt: skip
+    times = list(told.values())
+    assert times == sorted(times)
 
 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:

@@ -321,6 +321,23 @@ def type_check(stubs: Path) -> None:
 
 
 @main.command()
+@click.argument("board")
+@click.argument("folder", type=_FOLDER)
+def steps(board: str, folder: Path) -> None:
+    """Make a sketch that prints when each step was reached.
+
+    FOLDER becomes the sketch of BOARD, for `flatmq deploy` and `flatmq image`, with what prints
+    the milliseconds from the reset to main.py, Wi-Fi, the broker and the first PUBACK.
+    """
+    from flatmq_tools.boards import BoardError
+    from flatmq_tools.contents import ContentsError
+
+    from . import steps as command
+
+    end(lambda: command.make(board, folder), BoardError, ContentsError)
+
+
+@main.command()
 def packages() -> None:
     """Write what `mip install` reads into the checkout."""
     from . import packages as command

@@ -16,6 +16,8 @@ one_wire = {}  # scratchpads, 9 bytes, by number
 dht = None  # 5 bytes, None without one
 mcu_temperature = raw_temperature = None  # of an ESP32, by its kind
 in_range = True  # of the access point
+access_point = "020000000001", 6  # its BSSID and channel
+address = "10.0.0.7"  # what DHCP gives
 esp32 = False  # how the radio behaves
 wifi = []  # what was asked of it
 year = 2000  # of a clock that was not set
@@ -28,6 +30,14 @@ fed = 0
 longest = 0  # ms between two feeds
 turns = 0
 slept = []
+broken = {}  # calls of parts that raise, such as "led" or "wdt": to the exception
+
+
+def use(part):
+    """Raise the exception of a part that is broken."""
+    if part in broken:
+        raise broken[part]
+
 
 _lines = None
 

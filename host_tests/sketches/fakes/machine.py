@@ -1,5 +1,6 @@
 """machine, as rp2 and esp32 have it and as far as the sketches need it."""
 
+import os
 import sys
 import time
 
@@ -20,6 +21,7 @@ class Pin:
         pass
 
     def value(self, on):
+        bench.use("led")
         bench.pins[self.name] = on
 
 
@@ -30,6 +32,7 @@ class ADC:
         self._channel = channel
 
     def read_u16(self):
+        bench.use("chip")
         return bench.adc[self._channel]
 
 
@@ -44,6 +47,7 @@ class I2C:
         pass
 
     def scan(self):
+        bench.use("i2c")
         return list(bench.i2c)
 
     def readfrom_mem(self, address, register, n):
@@ -64,10 +68,12 @@ class I2C:
 
 class WDT:
     def __init__(self, *, timeout):
+        bench.use("wdt")
         bench.watch(timeout)
 
     def feed(self):
         bench.turn()
+        bench.use("feed")
 
 
 class _Mem32:
@@ -82,6 +88,32 @@ class _Mem32:
 mem32 = _Mem32()
 
 
+PWRON_RESET, WDT_RESET, DEEPSLEEP_RESET = 1, 3, 4
+_SLEPT = "/slept"
+
+
+class RTC:
+    kept = b""
+
+    def memory(self, data=None):
+        if data is None:
+            return RTC.kept
+        RTC.kept = data
+
+
+try:
+    with open(_SLEPT, "rb") as f:
+        RTC.kept = f.read()
+    os.remove(_SLEPT)
+    _cause = DEEPSLEEP_RESET if bench.esp32 else WDT_RESET
+except OSError:
+    _cause = PWRON_RESET
+
+
+def reset_cause():
+    return _cause
+
+
 def unique_id():
     return b"\xe6\x61\x0a\xff"
 
@@ -92,5 +124,8 @@ def lightsleep(ms):
 
 
 def deepsleep(ms):
+    with open(_SLEPT, "wb") as f:  # the reset that ends it leaves RTC memory alone
+        f.write(RTC.kept)
+    bench.tell("asked", ",".join(bench.wifi))
     bench.tell("deepsleep", ms)
     sys.exit()

@@ -12,4 +12,5 @@ class NeoPixel:
         self._colour = colour
 
     def write(self):
+        bench.use("led")
         bench.pins[self._pin.name] = int(self._colour != (0, 0, 0))

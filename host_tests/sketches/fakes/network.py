@@ -1,7 +1,7 @@
 """A fake network.WLAN with the habits of the two radios.
 
 CYW43: connects when asked to, and not again by itself. ESP32: goes on trying until `disconnect`,
-and raises OSError for a `connect` meanwhile.
+and raises OSError for a `connect` meanwhile. What is kept over sleep is seen in how they join.
 """
 
 import bench
@@ -17,6 +17,7 @@ class WLAN:
 
     def __init__(self, interface):
         self._active = self._wanted = self._up = False
+        self._address = None  # unless DHCP gives it
 
     def active(self, on=None):
         if on is None:
@@ -26,15 +27,41 @@ class WLAN:
         if not on:
             self._wanted = self._up = False
 
-    def config(self, *, pm):
-        bench.wifi.append("pm=" + str(pm))
+    def config(self, name=None, *, pm=None, channel=None):
+        if name == "channel":
+            return bench.access_point[1]
+        if pm is not None:
+            bench.wifi.append("pm=" + str(pm))
+        if channel is not None:
+            bench.use("channel")
+            bench.wifi.append("channel=" + str(channel))
 
-    def connect(self, ssid, key=None):
+    def connect(self, ssid=None, key=None, bssid=None, channel=None):
+        bench.use("wifi")
         if bench.esp32 and self._wanted:
             raise OSError("Wifi Internal Error")
-        bench.wifi.append("connect")
+        asked = bssid and (bssid.hex(), channel)
+        if asked:
+            bench.use("channel")
+        bench.wifi.append("connect@" + str(channel) if asked else "connect")
         self._wanted = True
-        self._up = bench.in_range
+        self._up = bench.in_range and (not asked or asked == bench.access_point)
+
+    def ifconfig(self, to=None):
+        if to is None:
+            return (self._address or bench.address, "255.255.255.0", "10.0.0.1", "10.0.0.1")
+        bench.wifi.append(to[0])
+        self._address = to[0]
+
+    def ipconfig(self, *, dhcp4):
+        bench.wifi.append("dhcp")
+        self._address = None
+
+    if not bench.esp32:
+
+        def ioctl(self, command, buf):
+            if command == 46:  # WLC_GET_BSSID
+                buf[:] = bytes.fromhex(bench.access_point[0])
 
     def disconnect(self):
         bench.wifi.append("disconnect")

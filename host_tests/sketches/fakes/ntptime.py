@@ -7,6 +7,7 @@ host = "pool.ntp.org"
 
 def settime():
     bench.asked.append(host)
+    bench.use("ntp")
     if not bench.ntp:
         raise OSError(110)
     bench.year = 2026

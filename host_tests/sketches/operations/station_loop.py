@@ -23,22 +23,28 @@ class _Led:
         self.lit = on
 
 
-def _turns(chip, sensors):
-    """A station that reads and publishes every second of the scripted clock."""
+def made(chip, sensors, led, interval=1):
+    """Return a station that is connected, and its link, which is its clock."""
     link = Link()
     station.ticks_ms = wifi.ticks_ms = bench.ticks_ms = link.ticks_ms
     settings = {
-        "device": {"name": "pico-1", "interval": 1, "sleep": False, "spool": False},
+        "device": {"name": "pico-1", "interval": interval, "sleep": False, "spool": False},
         "broker": {"host": "", "port": 1883, "user": "", "password": ""},
     }
     settings["device"]["watchdog"] = True
     radio = wifi.Wifi("home", "s3cret")
     radio.poll()
     radio.poll()
-    count = len(sensors) + 1
-    it = station.Station(settings, chip, sensors, led=_Led(), wifi=radio, link=link)
+    it = station.Station(settings, chip, sensors, led=led, wifi=radio, link=link)
     chip.watch()
     connect(it.client, link)
+    return it, link
+
+
+def _turns(chip, sensors):
+    """A station that reads and publishes every second of the scripted clock."""
+    count = len(sensors) + 1
+    it, link = made(chip, sensors, _Led())
     it.turn()
     it.turn()  # the subscription has gone out, and the status
     puback = packets.puback()
@@ -55,7 +61,7 @@ def _turns(chip, sensors):
         sent = it.seq == seq + 1 and it.client.pending == 1 and link.took_any()
         link.feed(puback.with_id(identifier))
         it.turn()
-        yield sent and it.client.pending == 0 and it.failed == 0 and count == len(it._sensors)
+        yield sent and it.client.pending == 0 and not it.failed and count == len(it._sensors)
 
 
 def chip_of_a_pico(proof):

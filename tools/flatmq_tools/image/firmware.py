@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ..boards import Board
 from . import uf2
 
-# lib/flatmq allocates nothing from 1.26 on, and .mpy of version 6.3, which mpy-cross makes, is
-# what 1.23 and later load.
+# lib/flatmq allocates nothing from 1.26 on, which loads .mpy as mpy-cross makes it (version 6.3).
 OLDEST = (1, 26)
 # What the banner begins with (py/mpconfig.h: MICROPY_BANNER_NAME_AND_VERSION).
 BANNER = re.compile(rb"MicroPython (?:\(with v2\.0 preview\) )?v(\d+)\.(\d+)(?:\.(\d+))?")
@@ -70,8 +69,7 @@ def check_version(data: bytes) -> str:
     text = ".".join(map(str, found))
     if found[:2] < OLDEST:
         raise FirmwareError(
-            f"it is MicroPython {text}; flatmq needs {OLDEST[0]}.{OLDEST[1]} or later "
-            f"(its .mpy files, version 6.3, load from 1.23 on)"
+            f"it is MicroPython {text}; flatmq needs {OLDEST[0]}.{OLDEST[1]} or later"
         )
     return text
 
