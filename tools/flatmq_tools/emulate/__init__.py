@@ -6,6 +6,7 @@ what happens on the board; here that is shown and judged.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -40,12 +41,13 @@ CHIP = "rp2040"  # the one that is emulated
 MACHINE = [sys.executable, "-m", "flatmq_tools.emulate.machine"]
 LIMIT = 60.0  # seconds of the board's clock in which a message is to come
 SILENCE = 120.0  # seconds without a word from the emulator until it is given up
-_LAST = 1.0  # seconds that a message may be behind the program's end
+_HOLD = b'__import__("time").sleep_ms(150)'  # until there is USB, which keeps what is printed
+_LAST = 1.0  # seconds that a message may be behind the program's end, and for the emulator's end
 _STEP = 50  # ms of a turn
 _CONNECT_MS = 15_000
 _RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
 _REPL = 'Type "help()" for more information.'  # MicroPython: after a program has ended
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.*)", re.MULTILINE)
+_TRACEBACK = re.compile(r'^  File ".*\n(?:[ \t].*\n)*(.*)', re.MULTILINE)
 
 
 class EmulateError(RuntimeError):
@@ -140,7 +142,11 @@ class Machine:
         )
 
     def stop(self) -> None:
-        """End it."""
+        """End it; kill it if it does not end by itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST)
         self._process.kill()
         self._process.wait()
 
@@ -155,7 +161,29 @@ def build(
     far["host"] = far.get("host") or network.GATEWAY
     ready, keys, _ = board_tls.prepare_for(board, chosen)
     files = contents.contents(contents.find_sketch(sketch or board.sketch), ready) | keys
+    files["/main.py"] = held(files["/main.py"])
     return image.make(board, files, firmware_file=firmware), int(far.get("port", 1883))
+
+
+def held(source: bytes) -> bytes:
+    """Return a program that waits for USB before its first statement.
+
+    Its lines keep their numbers, except where that is a compound statement right behind another.
+    """
+    lines = source.split(b"\n")
+    last = 0
+    for node in ast.parse(source).body:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            at = node.lineno - 1
+            if not hasattr(node, "body"):
+                lines[at] = _HOLD + b"; " + lines[at]
+            elif at > last:  # in place of a comment or an empty line
+                lines[at - 1] = _HOLD
+            else:
+                lines.insert(at, _HOLD)
+            break
+        last = node.end_lineno or node.lineno
+    return b"\n".join(lines)
 
 
 def main(
@@ -204,7 +232,8 @@ def main(
         client = None
         if own or wanted:
             client = _client(near, user, trust)
-            _follow(client, b"#" if own else wanted[0], run, console if own else None)
+            topics = b"#" if own or not wanted else wanted[0]
+            _follow(client, topics, run, console if own else None)
             stack.callback(_leave, client)
         console.print(
             f"MicroPython {made.version} on an emulated {board.title}, with the {near.kind} "

@@ -43,6 +43,7 @@ from .order import Order
 
 _BOOT = 120.0  # seconds of this machine's clock until the board is on its USB
 _TICK = 250_000_000  # nanoseconds of the board's clock between two reports of it
+_QUIET = 200_000_000  # nanoseconds of the board's clock without output, after which it is asked
 _REASON = 0x40058008  # WATCHDOG: REASON (RP2040 datasheet, 4.7.6); bit 0: it ran out
 _SELECT = 1  # of the QSPI pins: chip select
 _THERMOMETER = 4  # the ADC's channel of the chip's temperature
@@ -77,6 +78,7 @@ class Reflector(TcpReflector):
             super()._on_guest_segment(flow, tcp)
         except OSError:  # the broker's end is gone, and the board has closed its own
             flow.host_fin_sent = True
+            self._queue_ethernet_frame(self._build_tcp_frame(flow, flags=net.TCP_ACK))
             self._maybe_evict(flow)
 
 
@@ -213,6 +215,7 @@ async def run(order: Order) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def heard(data: bytes | bytearray) -> None:
+        nudge.cancel()
         tell(log=decoder.decode(bytes(data)))
 
     global _now
@@ -236,9 +239,15 @@ async def run(order: Order) -> None:
     alarm = clock.create_alarm(tick)
     alarm.schedule(_TICK)
 
+    # What was printed before there was a USB host waits for the next output. A program that has
+    # ended by then gives none, but the REPL answers.
+    nudge = clock.create_alarm(lambda: board.cdc.send_serial_byte(ord("\r")))
+
     def plan(seconds: float, action: Callable[[], None]) -> None:
-        # Not within the step of the chip in which the alarm comes.
-        clock.create_alarm(lambda: loop.call_soon(action)).schedule(seconds * 1e9)
+        def due() -> None:
+            loop.call_soon(action)  # not within the step of the chip in which the alarm comes
+
+        clock.create_alarm(due).schedule(seconds * 1e9)
 
     for at in order.resets:
         plan(at, board.hard_reset)
@@ -255,6 +264,8 @@ async def run(order: Order) -> None:
     await line.start()
     tell(serial=line.port)
     await board.astart(_BOOT)
+    board.cdc.on_device_connected = lambda: nudge.schedule(_QUIET)
+    nudge.schedule(_QUIET)
     while not done.is_set() and board.simulator.executing:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(done.wait(), 0.2)
