@@ -32,6 +32,7 @@ from rp2040py.external.bootsel_button import BootselButton
 from rp2040py.external.cyw43 import Cyw43439, net
 from rp2040py.external.cyw43.bus import (
     CYW43_EV_SET_SSID,
+    SDPCM_HEADER_LEN,
     GSPIBus,
 )
 from rp2040py.external.cyw43.nat import NatBridge, TcpFlow, TcpReflector
@@ -48,6 +49,7 @@ _REASON = 0x40058008  # WATCHDOG: REASON (RP2040 datasheet, 4.7.6); bit 0: it ra
 _SELECT = 1  # of the QSPI pins: chip select
 _THERMOMETER = 4  # the ADC's channel of the chip's temperature
 _WARM = 876  # 27 °C (RP2040 datasheet, 4.9.5)
+_WINDOW = 10  # frames that the board may send before an answer
 _NO_NETWORKS = 3  # CYW43_STATUS_NO_NETWORKS (cyw43-driver: cyw43_ll.h)
 
 
@@ -118,6 +120,27 @@ class Air(GSPIBus):
     """The radio chip, with an access point that can go away."""
 
     router: Router
+    _sent = 0  # frames of the board, modulo 256
+
+    @property
+    def _bus_data_credit(self) -> int:
+        """How far the board may send. Where each packet gives a credit, as in rp2040py, the count
+        meets that of the board again after some 255 frames, and the driver waits in vain."""
+        return (self._sent + _WINDOW) & 0xFF
+
+    @_bus_data_credit.setter
+    def _bus_data_credit(self, value: int) -> None:
+        pass
+
+    def power_off(self) -> None:
+        """Forget everything."""
+        super().power_off()
+        self._sent = 0
+
+    def _write_wlan(self, data: bytes) -> None:
+        if len(data) >= SDPCM_HEADER_LEN:
+            self._sent = data[4] + 1 & 0xFF
+        super()._write_wlan(data)
 
     def lose(self, lost: bool) -> None:
         """Take the access point away, or bring it back."""
