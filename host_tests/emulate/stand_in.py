@@ -1,4 +1,4 @@
-"""An emulator that is none: `python -m emulate.stand_in ORDER` in place of the real child process.
+"""An emulator that is none: `python -m emulate.stand_in ORDER` instead of the real child process.
 
 It takes the files out of the image and runs main.py with the MicroPython of this machine, whose
 broker is where the network of the order has it.
@@ -25,10 +25,10 @@ from flatmq_tools.image import uf2
 BANNER = 'MicroPython v1.28.0 on 2026-08-01\nType "help()" for more information.\n>>> '
 
 
-def tell(**event: object) -> None:
+def report(**event: object) -> None:
     """Print an event, with this machine's time as the board's."""
     line = json.dumps({"ms": round(time.monotonic() * 1000) - BEGAN, **event})
-    sys.stdout.write(line + "\n")  # in one piece: two threads tell
+    sys.stdout.write(line + "\n")  # in one piece: two threads report
     sys.stdout.flush()
 
 
@@ -54,7 +54,7 @@ def unpack(image: Path, folder: Path) -> None:
 
 
 def run(order: Order) -> None:
-    """Run the program; tell the time until standard input closes, and end the program then."""
+    """Run the program; report the time until standard input closes, and end the program then."""
     network = Network(order.broker, order.ports)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -63,7 +63,7 @@ def run(order: Order) -> None:
         broker = settings["broker"]
         broker["host"], broker["port"] = network.target(broker["host"], broker["port"])
         (folder / "settings.json").write_text(json.dumps(settings))
-        tell(serial=1)
+        report(serial=1)
         command = interpreter.command("256k")
         assert command is not None
         path = ["-c", "import sys; sys.path[:] = ['', 'lib']; import main"]
@@ -76,7 +76,7 @@ def run(order: Order) -> None:
         )
         threading.Thread(target=log, args=(program,), daemon=True).start()
         while not select.select([sys.stdin], [], [], 0.1)[0]:
-            tell()
+            report()
         program.kill()
         program.wait()
 
@@ -85,8 +85,8 @@ def log(program: subprocess.Popen[str]) -> None:
     """Pass on what the program prints, and what MicroPython does at its end."""
     assert program.stdout is not None
     for line in program.stdout:
-        tell(log=line)
-    tell(log=BANNER)
+        report(log=line)
+    report(log=BANNER)
 
 
 BEGAN = round(time.monotonic() * 1000)

@@ -71,7 +71,7 @@ def where(environment: Mapping[str, str]) -> Where:
 
 @contextlib.contextmanager
 def _surroundings(environment: Mapping[str, str]) -> Iterator[Where]:
-    """What the variables say; with EMULATE, an emulated board and its broker while it lasts."""
+    """Yield what the variables say; with EMULATE, an emulated board and its broker."""
     firmware = environment.get("EMULATE")
     if not firmware:
         yield where(environment)

@@ -41,6 +41,11 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
     "emulated": ("emulate.real", (), "Run sketches on an emulated Pico W."),
+    "emulated-hour": (
+        "emulate.hour",
+        (),
+        "Run the station sketch on an emulated Pico W for an hour.",
+    ),
     "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
     "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
 }

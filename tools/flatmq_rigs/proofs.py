@@ -64,6 +64,9 @@ PROOFS = {
     "emulated": Proof(
         "sketches on an emulated Pico W", ("flatmq_rigs", "emulated"), writes=False, emulates=True
     ),
+    "emulated-hour": Proof(
+        "an hour on an emulated Pico W", ("flatmq_rigs", "emulated-hour"), emulates=True
+    ),
     "board": Proof(
         "the board tests on an emulated Pico W", ("flatmq_rigs", "board"), emulates=True
     ),

@@ -59,7 +59,7 @@ ERRORS: tuple[type[Exception], ...] = (EmulateError, *image.ERRORS)
 
 @dataclass
 class Run:
-    """What is known of the board and its program."""
+    """The state of the board and its program."""
 
     until: tuple[bytes, bytes | None] | None
     ms: float = 0.0  # the board's clock
@@ -177,7 +177,7 @@ def held(source: bytes) -> bytes:
             at = node.lineno - 1
             if not hasattr(node, "body"):
                 lines[at] = _HOLD + b"; " + lines[at]
-            elif at > last:  # in place of a comment or an empty line
+            elif at > last:  # instead of a comment or an empty line
                 lines[at - 1] = _HOLD
             else:
                 lines.insert(at, _HOLD)
@@ -356,7 +356,7 @@ def _watch(
 
 
 def _verdict(run: Run, until: str | None) -> tuple[str, int]:
-    """What to say at the end, and the exit status."""
+    """Return the last line and the exit status."""
     if run.seen:
         return f"seen: {until}", 0
     if run.ended:

@@ -58,7 +58,7 @@ def _now() -> float:
     return 0.0
 
 
-def tell(**event: object) -> None:
+def report(**event: object) -> None:
     """Print an event, with the board's clock."""
     print(json.dumps({"ms": round(_now()), **event}), flush=True)
 
@@ -124,8 +124,11 @@ class Air(GSPIBus):
 
     @property
     def _bus_data_credit(self) -> int:
-        """How far the board may send. Where each packet gives a credit, as in rp2040py, the count
-        meets that of the board again after some 255 frames, and the driver waits in vain."""
+        """The number up to which the board may send.
+
+        Where each packet gives a credit, as in rp2040py, the number meets that of the board again
+        after some 255 frames, and the driver waits in vain.
+        """
         return (self._sent + _WINDOW) & 0xFF
 
     @_bus_data_credit.setter
@@ -148,7 +151,7 @@ class Air(GSPIBus):
         if lost:
             self.router.reset()
             self._queue_disassoc_events()
-        tell(wifi=not lost)
+        report(wifi=not lost)
 
     def _queue_join_events(self) -> None:
         if self.router.lost:
@@ -188,7 +191,7 @@ class Board(BaseDevice):
         name = {ResetCause.RUN_PIN: "button", ResetCause.POWER_ON: "power"}.get(cause)
         if name is None:
             name = "watchdog" if self.mcu.read_uint32(_REASON) & 1 else "machine.reset()"
-        tell(reset=name)
+        report(reset=name)
         super().hard_reset(cause=cause)
 
     def cut_power(self) -> None:
@@ -224,7 +227,7 @@ class Line(SocketInteractiveRepl):
         """Send to the board."""
         if not self.typed:
             self.typed = True
-            tell(typed=True)
+            report(typed=True)
         return super().send(data)
 
 
@@ -239,7 +242,7 @@ async def run(order: Order) -> None:
 
     def heard(data: bytes | bytearray) -> None:
         nudge.cancel()
-        tell(log=decoder.decode(bytes(data)))
+        report(log=decoder.decode(bytes(data)))
 
     global _now
     clock = board.simulator.clock
@@ -255,7 +258,7 @@ async def run(order: Order) -> None:
     threading.Thread(target=watch_parent, daemon=True).start()
 
     def tick() -> None:
-        tell()
+        report()
         alarm.schedule(_TICK)
 
     board.mcu.adc.channel_values[_THERMOMETER] = _WARM
@@ -285,7 +288,7 @@ async def run(order: Order) -> None:
     board.simulator.real_io_begin()
     line = Line(board.cdc, board.simulator, lambda _: done.set(), port=order.port, on_data=heard)
     await line.start()
-    tell(serial=line.port)
+    report(serial=line.port)
     await board.astart(_BOOT)
     board.cdc.on_device_connected = lambda: nudge.schedule(_QUIET)
     nudge.schedule(_QUIET)

@@ -1,4 +1,4 @@
-"""What the child process of `flatmq emulate` is to do."""
+"""The order of `flatmq emulate` to its child process."""
 
 from __future__ import annotations
 
