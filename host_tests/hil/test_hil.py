@@ -188,7 +188,7 @@ def _allocating(folder: Path) -> dict[str, bytes]:
         text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
     )
     target = folder / "client.mpy"
-    bytecode.compile_module(source, target, source.name)
+    bytecode.compile_module(source, target, source.name, lean=True)
     return {f"{suite.HOME}/flatmq/client.mpy": target.read_bytes()}
 
 
