@@ -4,19 +4,26 @@ BOARD_PORT    any address that mpremote connects to; without it nothing is run
 BOARD_WIFI    ssid:password of the Wi-Fi that the board is to join
 BOARD_BROKER  host:port of a broker that the board can reach
 DESK_BROKER   the same broker as this machine reaches it, where that is another address
+EMULATE       a firmware for the Pico W: it is emulated, and there is a broker; no other is needed
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from flatmq_tools import broker, emulate
 from flatmq_tools.address import AddressError, address
+from flatmq_tools.emulate import network
+from flatmq_tools.emulate.order import Order
 from flatmq_tools.remote import RemoteError
 
 from .desk import DeskError
@@ -45,14 +52,14 @@ def where(environment: Mapping[str, str]) -> Where:
     Raises UsageError, which names one that is wrong, never a password.
     """
     wifi = environment.get("BOARD_WIFI")
-    broker = environment.get("BOARD_BROKER")
+    away = environment.get("BOARD_BROKER")
     joined = None
     if wifi:
         ssid, colon, password = wifi.partition(":")
         if not colon or not ssid:
             raise UsageError("BOARD_WIFI is ssid:password")
         joined = (ssid, password)
-    there = _address("BOARD_BROKER", broker) if broker else None
+    there = _address("BOARD_BROKER", away) if away else None
     desk = environment.get("DESK_BROKER")
     return Where(
         environment["BOARD_PORT"],
@@ -60,6 +67,33 @@ def where(environment: Mapping[str, str]) -> Where:
         there,
         _address("DESK_BROKER", desk) if desk and there else there,
     )
+
+
+@contextlib.contextmanager
+def _surroundings(environment: Mapping[str, str]) -> Iterator[Where]:
+    """Yield what the variables say; with EMULATE, an emulated board and its broker."""
+    firmware = environment.get("EMULATE")
+    if not firmware:
+        yield where(environment)
+        return
+    if not Path(firmware).is_file():
+        raise UsageError(f"EMULATE={firmware}: there is no such file")
+    with broker.mosquitto() as near, tempfile.TemporaryDirectory() as folder:
+        order = Order(image=firmware, broker=(near.host, near.port))
+        machine = emulate.Machine(order, Path(folder))
+        try:
+            event = machine.events.get()
+            if event is None:
+                raise machine.died()
+            board = {
+                "BOARD_PORT": f"socket://127.0.0.1:{event['serial']}",
+                "BOARD_WIFI": f"{network.SSID}:any",
+                "BOARD_BROKER": network.GATEWAY,
+                "DESK_BROKER": near.address,
+            }
+            yield where(board)
+        finally:
+            machine.stop()
 
 
 def run(
@@ -72,16 +106,20 @@ def run(
     2 when they could not be run. Without a board it prints that `what` was not run.
     """
     console = Console(soft_wrap=True)
-    if not os.environ.get("BOARD_PORT"):
+    if not (os.environ.get("BOARD_PORT") or os.environ.get("EMULATE")):
         console.print(
             f"{what} NOT run: BOARD_PORT is not set. Name a board's port, for instance "
-            "BOARD_PORT=/dev/ttyACM0 (`flatmq boards` lists them).",
+            "BOARD_PORT=/dev/ttyACM0 (`flatmq boards` lists them), or a firmware for the Pico W, "
+            "to emulate one: EMULATE=RPI_PICO_W.uf2.",
             highlight=False,
         )
         return 0
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     try:
-        with Progress(*columns, console=console, transient=True) as bar:
+        with (
+            _surroundings(os.environ) as surroundings,
+            Progress(*columns, console=console, transient=True) as bar,
+        ):
             task = bar.add_task("to the board", total=None, visible=False)
 
             def wrote(done: int, size: int) -> None:
@@ -90,9 +128,9 @@ def run(
             def say(text: str) -> None:
                 bar.console.print(text, markup=False, highlight=False)
 
-            suite = make(where(os.environ), say, wrote)
+            suite = make(surroundings, say, wrote)
             suite.run()
-    except (RemoteError, DeskError, UsageError) as error:
+    except (RemoteError, DeskError, UsageError, *emulate.ERRORS) as error:
         console.print(f"Error: {error}", markup=False, highlight=False)
         return 2
     return report(suite, console)

@@ -6,6 +6,7 @@ All but the wire is real.
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode, remote
+from flatmq_tools import broker, bytecode, emulate, remote
 from flatmq_tools.remote import Remote, RemoteError
 from hil import bench, suite
 from hil.__main__ import main
@@ -27,7 +28,7 @@ NETWORK_ROWS = 7
 
 @pytest.fixture
 def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("BOARD_PORT", "BOARD_WIFI", "BOARD_BROKER", "DESK_BROKER"):
+    for name in ("BOARD_PORT", "BOARD_WIFI", "BOARD_BROKER", "DESK_BROKER", "EMULATE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(bench, "ARRIVE_MS", 3)
     monkeypatch.setattr(suite, "KEEPALIVE", 1)
@@ -187,7 +188,7 @@ def _allocating(folder: Path) -> dict[str, bytes]:
         text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
     )
     target = folder / "client.mpy"
-    bytecode.compile_module(source, target, source.name)
+    bytecode.compile_module(source, target, source.name, lean=True)
     return {f"{suite.HOME}/flatmq/client.mpy": target.read_bytes()}
 
 
@@ -199,6 +200,26 @@ def test_without_a_board_it_says_so(
 ) -> None:
     assert command([]) == 0
     assert "NOT run: BOARD_PORT is not set" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("firmware", "said"),
+    [
+        ("absent.uf2", "EMULATE=absent.uf2: there is no such file"),
+        (__file__, "the emulator ended with status 1: ValueError: not a firmware"),
+    ],
+)
+def test_a_board_that_cannot_be_emulated(
+    firmware: str,
+    said: str,
+    variables: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dies = [sys.executable, "-c", "raise ValueError('not a firmware')"]
+    variables.setattr(emulate, "MACHINE", dies)
+    variables.setenv("EMULATE", firmware)
+    assert main([]) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == f"Error: {said}"
 
 
 def test_a_port_where_no_board_answers() -> None:

@@ -57,6 +57,10 @@ COVERED = {
     ),
     "make release": ("test_release.py", "test_another_checkout_gives_the_same_bytes"),
     "python -m flatmq_rigs board": ("hil/test_hil.py", "test_everything"),
+    "flatmq emulate pico_w --firmware RPI_PICO_W.uf2": (
+        "emulate/test_emulate.py",
+        "test_the_exit_status",
+    ),
     "python -m flatmq_rigs board-bench": ("hil/test_hil.py", "test_everything"),
     "mpremote mip install package.json": (
         "test_package.py",

@@ -26,7 +26,7 @@ from flatmq_tools.cli import main
 from wheel.installed import PATIENCE, Installed
 
 PIPELINE = sys.version_info >= (3, 11)
-EXTRAS = "[boards,demo,iceberg]" if PIPELINE else "[boards,demo]"
+EXTRAS = "[boards,demo,emulate,iceberg]" if PIPELINE else "[boards,demo,emulate]"
 BEFORE_3_11 = {"tomli"} if PIPELINE else set()
 PACK = [{"bn": "pico/", "n": "boot", "v": 7}, {"n": "seq", "v": 1}, {"n": "temp", "v": 21.5}]
 
@@ -148,6 +148,11 @@ ALONE: dict[str, tuple[list[str], int, str]] = {
     "demo": (["demo", "--readings", "3"], 0, "every message arrived"),
     "boards": (["boards"], 0, "Raspberry Pi Pico 2 W"),
     "image": (["image", "pico_w", "--set", "wifi.ssid=home"], 0, "for Raspberry Pi Pico W"),
+    "emulate": (
+        ["emulate", "pico_w"],
+        1,
+        "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2",
+    ),
     "flash": (["flash", "pico_w", "{file}"], 1, "firmware.uf2: not a UF2 file: 700 bytes are no"),
     "deploy": (
         ["deploy", "pico_w", "--port", "socket://127.0.0.1:1"],

@@ -40,6 +40,12 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Break the TLS streams of clients.",
     ),
     "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
+    "emulated": ("emulate.real", (), "Run sketches on an emulated Pico W."),
+    "emulated-hour": (
+        "emulate.hour",
+        (),
+        "Run the station sketch on an emulated Pico W for an hour.",
+    ),
     "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
     "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
 }
@@ -375,7 +381,8 @@ def recording(file: Path) -> None:
 def proofs(only: tuple[str, ...], results: Path | None) -> None:
     """Run everything in its long form, one after another.
 
-    A proof that fails does not stop the others. What each prints is in build/proofs.
+    A proof that fails does not stop the others. What each prints is in build/proofs. The proofs
+    on an emulated Pico W need a firmware, which FLATMQ_FIRMWARE names.
     """
     from . import proofs as command
 

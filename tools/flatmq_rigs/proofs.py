@@ -5,6 +5,7 @@ Where only some are run, the rows of the others stay as they were: each row has 
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,17 +19,22 @@ from rich.console import Console
 from . import results
 
 SECTION = "proofs"
+FIRMWARE = "FLATMQ_FIRMWARE"  # in the environment: a file
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "build" / "proofs"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A command of `python -m`, and how much it does; `writes` if it has --results."""
+    """A command of `python -m`, and how much it does; `writes` if it has --results.
+
+    One that `emulates` runs where FLATMQ_FIRMWARE names a firmware for the Pico W.
+    """
 
     amount: str
     command: tuple[str, ...]
     writes: bool = True
+    emulates: bool = False
 
 
 def _rig(amount: str, *command: str) -> Proof:
@@ -58,12 +64,21 @@ PROOFS = {
     "soak-websocket": _rig("200,000 over WebSocket", "soak", "--link", "websocket"),
     "crash": _rig("8 kills of each part of the pipeline", "crash"),
     "live": _rig("20,000 messages a second for 3 minutes", "live"),
+    "emulated": Proof(
+        "sketches on an emulated Pico W", ("flatmq_rigs", "emulated"), writes=False, emulates=True
+    ),
+    "emulated-hour": Proof(
+        "an hour on an emulated Pico W", ("flatmq_rigs", "emulated-hour"), emulates=True
+    ),
+    "board": Proof(
+        "the board tests on an emulated Pico W", ("flatmq_rigs", "board"), emulates=True
+    ),
 }  # fmt: skip
 """Each proof by name, in the order in which they run."""
 
 
 Row = tuple[str, str, str, str, str]
-"""The cells of a proof that has run, the last two "ok" or that it failed, and the commit."""
+"""The cells of a proof that has run, the last two "ok" or why not, and the commit."""
 
 
 def commit() -> str:
@@ -98,6 +113,9 @@ def counted(amount: str, log: str) -> str:
 
 def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row:
     """Run a proof in a process of its own, whose output goes to a file, and show that it runs."""
+    firmware = os.environ.get(FIRMWARE, "")
+    if proof.emulates and not firmware:
+        return name, proof.amount, results.NONE, f"not run: {FIRMWARE} is not set", results.NONE
     command = [sys.executable, "-m", *proof.command]
     if document and proof.writes:
         command += ["--results", str(document.resolve())]
@@ -109,6 +127,7 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row
             command,
             check=False,
             cwd=ROOT,
+            env={**os.environ, "EMULATE": os.path.abspath(firmware)} if firmware else None,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -118,9 +137,14 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row
     return name, amount, f"{(time.monotonic() - began) / 60:.1f}", result, commit()
 
 
+def has_failed(row: Row) -> bool:
+    """Return whether a proof has run, and failed."""
+    return row[3].startswith("FAILED")
+
+
 def section(rows: Sequence[Row]) -> str:
     """The table as Markdown."""
-    failed = sum(row[3] != "ok" for row in rows)
+    failed = sum(map(has_failed, rows))
     head = ("proof", "how much", "minutes", "result", "commit")
     return (
         "## Proofs\n\n"
@@ -139,11 +163,13 @@ def main(names: Sequence[str], document: Path | None) -> int:
         rows.append(row)
         console.print(" · ".join(row), markup=False, highlight=False, soft_wrap=True)
         if document:
-            known = {**before(document), name: row}
+            known = before(document)
+            if row[2] != results.NONE or name not in known:  # one that cannot run here stays
+                known[name] = row
             table = section([known[each] for each in PROOFS if each in known])
             results.write(document, SECTION, table)
-        if row[3] != "ok":
+        if has_failed(row):
             log = (LOGS / f"{name}.log").relative_to(ROOT)
             console.print(f"its output: {log}", markup=False, highlight=False)
     console.print(section(rows), markup=False, highlight=False, soft_wrap=True)
-    return int(any(row[3] != "ok" for row in rows))
+    return int(any(map(has_failed, rows)))

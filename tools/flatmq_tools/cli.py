@@ -10,6 +10,7 @@ import click
 import flatmq
 
 from . import common_options, extras
+from .durations import Duration, Span
 from .ending import end
 from .pipeline.cli import pipeline
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from .trust import Trust
 
 
-_EXTRAS = {"demo": "demo", "deploy": "boards", "flash": "boards", "image": "image"}
+_EXTRAS = {
+    "demo": "demo",
+    "emulate": "emulate",
+    "deploy": "boards",
+    "flash": "boards",
+    "image": "image",
+}
 
 
 @click.group(
@@ -357,6 +364,110 @@ def image(
             flash_size=flash_size,
         ),
         CompileError,
+        *command.ERRORS,
+    )
+
+
+@main.command()
+@click.argument("board")
+@click.argument("sketch", required=False)
+@click.option(
+    "--firmware", type=common_options.FILE, help="Official MicroPython firmware for the board."
+)
+@common_options.SETTINGS
+@click.option(
+    "--broker",
+    metavar="HOST[:PORT]",
+    help="Broker that the board reaches.  [default: one that is started on loopback]",
+)
+@click.option(
+    "--until",
+    metavar="TOPIC[=PAYLOAD]",
+    help="Stop at this message, with status 0; with status 1 if --for ends first. TOPIC may have "
+    "wildcards.",
+)
+@click.option(
+    "--for",
+    "limit",
+    type=Duration(),
+    help="Stop after this time of the board's clock, such as 30s.  [default: run until Ctrl-C; "
+    "60s with --until]",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="TCP port on loopback for the board's serial line.  [default: a free one]",
+)
+@click.option(
+    "--reset-at",
+    "resets",
+    multiple=True,
+    type=Duration(),
+    help="Press the reset button after this time; repeatable.",
+)
+@click.option(
+    "--wifi-loss",
+    "losses",
+    multiple=True,
+    type=Span(),
+    help="Take the access point away, as in 20s:5s: after 20 s, for 5 s; repeatable.",
+)
+@click.option(
+    "--power-cut",
+    "cuts",
+    multiple=True,
+    type=Duration(),
+    help="Cut the power in the middle of the first write to the flash after this time; "
+    "repeatable.",
+)
+@common_options.USER
+@common_options.tls
+def emulate(
+    board: str,
+    sketch: str | None,
+    firmware: Path | None,
+    overrides: tuple[str, ...],
+    broker: str | None,
+    until: str | None,
+    limit: float | None,
+    port: int,
+    resets: tuple[float, ...],
+    losses: tuple[tuple[float, float], ...],
+    cuts: tuple[float, ...],
+    user: str | None,
+    trust: Trust | None,
+) -> None:
+    """Run a sketch on an emulated BOARD, pico_w.
+
+    SKETCH is a folder with a main.py, or the name of one in boards/; by default the one in the
+    board's file. The board reaches one broker and nothing else, whatever the address in its
+    settings. Exits with status 1 if the program ends with an exception. --user and the options
+    of TLS are for the connection to --broker that waits for the message; the board has its own
+    settings.
+    """
+    from . import emulate as command
+    from .bytecode import CompileError
+    from .trust import TrustError
+
+    end(
+        lambda: command.main(
+            board,
+            firmware,
+            sketch,
+            overrides,
+            port=port,
+            resets=resets,
+            losses=losses,
+            cuts=cuts,
+            address=broker,
+            until=until,
+            limit=limit,
+            user=user,
+            trust=trust,
+        ),
+        CompileError,
+        TrustError,
         *command.ERRORS,
     )
 

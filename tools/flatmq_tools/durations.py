@@ -34,3 +34,20 @@ class Duration(click.ParamType):
             return seconds(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Span(click.ParamType):
+    """An option's value START:LENGTH, both in seconds."""
+
+    name = "start:length"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        start, _, length = str(value).partition(":")
+        try:
+            return seconds(start), seconds(length)
+        except ValueError as error:
+            self.fail(f"must be START:LENGTH, such as 20s:5s; {error}", param, ctx)

@@ -1,0 +1,98 @@
+"""`python -m emulate.real`: `flatmq emulate` with the emulator itself, and FLATMQ_FIRMWARE."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+PROGRAMS = {
+    "fails": "print('up')\n{}['no such key']\n",
+    "hangs": "while True:\n    pass\n",
+    "stops": "from machine import WDT\nWDT(timeout=1000)\nwhile True:\n    pass\n",
+    "by_name": (
+        "import network, ntptime, socket, time\n"
+        "wlan = network.WLAN(network.WLAN.IF_STA)\n"
+        "wlan.active(True)\n"
+        "wlan.connect('any', 'password')\n"
+        "while not wlan.isconnected():\n    time.sleep_ms(20)\n"
+        "ntptime.settime()\n"
+        "from flatmq import Client\n"
+        "client = Client(b'board', 'mqtt.example.com')\n"
+        "client.connect(10000)\n"
+        "client.publish(b'year', b'%d' % time.gmtime()[0], 1)\n"
+        "client.wait(10000)\n"
+        "socket.socket().connect(('10.0.0.1', 80))\n"
+    ),
+}
+YEAR = time.gmtime().tm_year
+OFTEN = "--set device.spool=true --set device.interval=2"
+LOSSES = "--reset-at 10s --wifi-loss 18s:6s --power-cut 50s"
+FAILED = "the program failed: "
+# What happens, the sketch and options, the status, and what the last line begins with.
+ROWS = (
+    ("the stock sketch", "--until dev/+/telemetry", 0, "seen: dev/+/telemetry"),
+    ("no such message", "--until no/such --for 5s", 1, "not seen: no/such"),
+    ("an exception", "fails --for 10s", 1, FAILED + "KeyError: no such key"),
+    ("a loop without an end", "hangs --for 3s", 0, "the program did not fail"),
+    ("a watchdog that is not fed", "stops --for 5s", 1, FAILED + "its watchdog ran out"),
+    ("names and the time", f"by_name --until year={YEAR}", 0, f"seen: year={YEAR}"),
+    ("another port", "by_name --for 20s", 1, FAILED + "OSError: [Errno 104] ECONNRESET"),
+    ("reset, Wi-Fi lost, power cut", f"--for 70s {LOSSES} {OFTEN}", 0, "the program did not fail"),
+)
+
+
+def lost(output: str) -> int:
+    """Return how many readings did not arrive, between the first and the last of each boot."""
+    boots: dict[str, set[int]] = {}
+    for boot, seq in re.findall(r'"boot","v":(\d+)},\{"n":"seq","v":(\d+)', output):
+        boots.setdefault(boot, set()).add(int(seq))
+    return sum(max(seqs) - min(seqs) + 1 - len(seqs) for seqs in boots.values())
+
+
+def main() -> int:
+    """Run every row; 1 if one is not as it says."""
+    firmware = os.environ.get("FLATMQ_FIRMWARE")
+    if not firmware:
+        print("FLATMQ_FIRMWARE names no firmware for the Pico W", file=sys.stderr)
+        return 2
+    table = Table("on an emulated Pico W", "ends with", "s", "lost", "")
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in PROGRAMS.items():
+            sketch = Path(folder, name)
+            sketch.mkdir()
+            (sketch / "main.py").write_text(text)
+        for what, words, status, said in ROWS:
+            command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", "pico_w"]
+            began = time.monotonic()
+            done = subprocess.run(
+                [*command, "--firmware", str(Path(firmware).resolve()), *words.split()],
+                cwd=folder,
+                env={**os.environ, "COLUMNS": "200"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            last = done.stdout.strip().splitlines()[-1]
+            gaps = lost(done.stdout)
+            good = done.returncode == status and last.startswith(said) and not gaps
+            bad += not good
+            if not good:
+                print(done.stdout)
+            spent = f"{time.monotonic() - began:.0f}"
+            table.add_row(what, last, spent, str(gaps), "ok" if good else "FAILED")
+    Console(width=140).print(table)
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
