@@ -8,7 +8,7 @@ _SHORT = const(125)  # see stream_websocket
 _PIECE = const(256)
 
 
-class websocket:  # noqa: N801 - the name that it has in MicroPython
+class websocket:
     """A reader of masked frames from a `ring`, each of which is there as a whole."""
 
     def __init__(self, ring: "RingIO") -> None:
