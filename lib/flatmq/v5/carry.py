@@ -8,6 +8,7 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
+from ..engine import HOLD
 from ..port import const, load
 from ..rare.message import NEVER, nearest
 from ..rare.message import Subscription as Base
@@ -59,6 +60,11 @@ def _new(c, e, end, i):
         return _refused(c, e, n)
     c.message.at = n
     end = choose(c, e, n)
+    # Most properties have neither of the bytes with which those begin that may have a fault.
+    if (c.rx.find(b"\1", e, n) >= 0 or c.rx.find(b"\x08", e, n) >= 0) and (
+        c.message.properties.has_fault()
+    ):
+        return _faulty(c, c.routes[i] if end is False else end)
     if i < _NAMES and c.learned and n - e < 128:
         c.owners[i & c.learned - 1] = end
         _remember(c, i & c.learned - 1, e, n)
@@ -66,6 +72,23 @@ def _new(c, e, end, i):
         return i
     c.routes[_CHOSEN] = end
     return _CHOSEN
+
+
+def _faulty(c, h):
+    """Have a message counted that goes to handler `h` without one of its properties."""
+    if h is None:
+        h = c.on_message
+    c.owners[_NAMES] = h
+    c.routes[_CHOSEN] = h and _without
+    return _CHOSEN
+
+
+def _without(m):
+    """Call the handler of such a message, and count it once it is handled."""
+    if m.client.owners[_NAMES](m) is HOLD:
+        return HOLD
+    m.client.stats.strays += 1
+    return None
 
 
 def _remember(c, i, e, n):

@@ -33,6 +33,7 @@ class Pieces(Base):
     def begin(self, at: int, have: int) -> "Any":
         """Begin with a packet larger than the buffer: see `rare.pieces.Pieces.begin`."""
         self.blind = False  # it is only skipped
+        self.faulty = False  # it is delivered without one of its properties
         if self.message.first & 0xF0 != 0x30:
             return self._other(have)
         n = self.check(at, have)
@@ -66,6 +67,7 @@ class Pieces(Base):
         if n > 0 and m.properties.find(0x23):
             n = -_NO_ALIAS
         if n > 0:
+            self.faulty = m.properties.has_fault()
             c.tagged = choose(c, 0, m.properties.stop) is not False
             return e
         if c.refuse is None or not c.refuse(m, -n):
@@ -73,6 +75,11 @@ class Pieces(Base):
             return n
         self.blind = True
         return e
+
+    def _done(self, m):
+        Base._done(self, m)
+        if self.faulty and self.new and self.taken:
+            self.client.stats.strays += 1
 
     def _other(self, have):
         """Begin with a packet that is not PUBLISH.

@@ -4,7 +4,7 @@
 from builtins import len
 
 from ..port import MICROPYTHON, const, load
-from ..topic import is_utf8
+from ..topic import is_name, is_utf8
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ TABLE = (
 )
 _USER = const(0x26)  # User Property
 _FORMAT = const(0x01)  # Payload Format Indicator
+_RESPONSE = const(0x08)  # Response Topic
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Receive Maximum, Topic Alias and Maximum Packet Size must not be 0. Nor must Subscription
 # Identifier, the only variable byte integer.
@@ -85,9 +86,7 @@ def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
 def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
     """Return whether the bytes from `at` to `end` are a value that property `i` may have.
 
-    Brokers pass on a Payload Format Indicator that is neither 0 nor 1, and a Response Topic with
-    wildcards. One client that publishes these must not end the connections of others, so they are
-    not checked here.
+    What brokers only pass on is not checked here: see `Carried.has_fault`.
     """
     kind = TABLE[i] & 7
     if kind == _FLAG:
@@ -247,7 +246,26 @@ class Carried(View):
         """Find a property: see `View.find`."""
         if not at:
             self.locate()
-        return View.find(self, identifier, at)
+        return View.find(self, identifier, at) and not self._is_fault(identifier)
+
+    def _is_fault(self, i):
+        """Return whether the value found, of property `i`, is not allowed."""
+        if i == _FORMAT:
+            return self.buf[self.at] > 1
+        return i == _RESPONSE and not is_name(self.buf, self.at + 2, self.end)
+
+    def has_fault(self) -> bool:
+        """Return whether there is a property that `find` leaves out.
+
+        Brokers pass on a Payload Format Indicator that is neither 0 nor 1, and a Response Topic
+        that is no topic name. One client that publishes these must not end the connections of
+        others.
+        """
+        self.locate()
+        for i in (_FORMAT, _RESPONSE):
+            if View.find(self, i) and self._is_fault(i):
+                return True
+        return False
 
 
 if not MICROPYTHON:
