@@ -27,6 +27,7 @@ NOTHING: frozenset[str] = frozenset()
 PROTOCOL = frozenset({"protocol"})
 RESOURCE = frozenset({"resource"})
 REPLIES = 98  # the number of the subscription to answers
+FORGOTTEN = 0x92  # the packet identifier, in PUBCOMP
 MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
 TOO_MUCH = frozenset({0x93, 0x95})
 # ms without an acknowledgement after which a connection may end, 30 s less what the client sees
@@ -82,7 +83,6 @@ class Oracle:
         self.limits = Limits()  # of the last CONNACK, and of the last that accepted
         self.kept = Limits()
         self.client_id: bytes = options.client_id
-        self.assigned: bytes | None = None
         self.over: int | None = None  # the reason code of a DISCONNECT from the broker
         self.drops: list[tuple[int, bytes]] = []  # to be reported now
         self.identifier = 0  # of the last subscription
@@ -309,6 +309,8 @@ class Oracle:
         if len(self.buf) < head.total:
             return head.total > self.options.rx_size and self.larger(head)
         body = bytes(self.buf[head.size : head.total])
+        if self.auths and self.state == "greeting" and self.waits_for_auth(head.first, body):
+            return False
         del self.buf[: head.total]
         self.packets += 1
         if self.v5:
@@ -325,6 +327,20 @@ class Oracle:
         except Broken as e:  # the packet breaks no rule by itself
             self.only_broken(e)
         return True
+
+    def waits_for_auth(self, first: int, body: bytes) -> bool:
+        """Return whether a packet waits for the answer to the AUTH before it to be out.
+
+        That is another AUTH, or a CONNACK that accepts and breaks no rule by itself.
+        """
+        if first != 0x20:
+            return first == 0xF0
+        try:
+            p = self.decoded(first, body)
+        except Broken:
+            return False
+        small = 0 < p.properties.first(Id.MAXIMUM_PACKET_SIZE, 0) < 4
+        return not (p.code or small or (p.present and self.options.clean_session))
 
     def broken(self, e: Broken) -> None:
         """A rule was broken.
@@ -527,19 +543,21 @@ class Oracle:
             self.is_silent = True
             return
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
-        if not p.code and self.options.auth and (method != drive.METHOD or self.is_early()):
-            text = "CONNACK: another authentication method, or before the last answer is out"
+        if not p.code and self.options.auth and (method != drive.METHOD or not self.greeted):
+            text = "CONNACK: another authentication method, or before CONNECT is out"
             raise Broken(text, PROTOCOL_ERROR)
+        assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER)
+        if not p.code and assigned is not None and self.client_id:
+            raise Broken("CONNACK: an identifier that was not asked for", PROTOCOL_ERROR)
         self.limits = Limits(p.properties)
-        self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         if p.code:
             self.refused = p.code
             return
         self.state = "online"
         self.greeting_for = 0
         self.kept = self.limits
-        if not self.client_id and self.assigned is not None:
-            self.client_id = self.assigned
+        if assigned is not None:
+            self.client_id = assigned
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
@@ -657,6 +675,8 @@ class Oracle:
             m.settled = self.streams
             self.unacknowledged = 0
             del self.in_flight[p.pid]
+            if p.code > 127 and p.code != FORGOTTEN:
+                self.drops.append((m.pid, m.topic))
         else:
             self.strays += 1
 
@@ -683,9 +703,8 @@ class Oracle:
         """AUTH."""
         if not self.options.auth:
             raise Broken("AUTH without a method in CONNECT", PROTOCOL_ERROR)
-        if self.state == "greeting" and self.is_early():
-            text = "AUTH before CONNECT is out, or before the last answer is"
-            raise Broken(text, PROTOCOL_ERROR)
+        if self.state == "greeting" and not self.greeted:
+            raise Broken("AUTH before CONNECT is out", PROTOCOL_ERROR)
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
         if p.code == 0 and (self.state == "greeting" or method not in (None, drive.METHOD)):
             raise Broken("AUTH: success", PROTOCOL_ERROR)
@@ -763,6 +782,7 @@ class Oracle:
         if self.offset == self.total:
             self.received += 1
             self.delivered += 1
+            self.strays += self.v5 and parts.visible(m.properties) != m.properties
             self.acknowledge(m)
 
     def on_call(
@@ -904,6 +924,9 @@ class Oracle:
             due = [(each.code, sorted(each.properties)) for each in self.auths[:1]]
             self.need(due == [(p.code, sorted(p.properties))], f"wrote {p}, not {self.auths}")
             self.auths.pop(0)
+            if self.state == "greeting":
+                self.was_early = False
+                self.advance()
         return p.name in ("DISCONNECT", "AUTH")
 
     def wrote_answer(self, raw: bytes) -> None:

@@ -149,6 +149,16 @@ class Limits:
         return 0 < self.size < size
 
 
+def visible(properties: Properties) -> Properties:
+    """Return what a handler sees of properties: all that are allowed."""
+    return Properties(
+        each
+        for each in properties
+        if not (each.id == Id.PAYLOAD_FORMAT and each.value > 1)
+        and not (each.id == Id.RESPONSE_TOPIC and (not each.value or set(each.value) & set(b"+#")))
+    )
+
+
 # Many packets are the same in many cases.
 @functools.lru_cache(20000)
 def from_server(first: int, body: bytes, level: int) -> Packet:
@@ -166,6 +176,7 @@ def from_client(raw: bytes) -> Packet:
 @functools.lru_cache(20000)
 def seen(properties: Properties) -> bytes:
     """Return what a handler sees of properties: see `drive.seen`."""
+    properties = visible(properties)
     out = b""
     for i in drive.CARRIED:
         value = properties.first(i)
