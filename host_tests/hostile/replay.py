@@ -19,7 +19,7 @@ RARE = (
     "reading", "reasons", "strays", "subs", "subscribing",
 )  # fmt: skip
 RARE_5 = (
-    "alias", "auth", "carry", "flow", "hello", "methods", "packets", "pieces", "reasons",
+    "alias", "auth", "carry", "faulty", "flow", "hello", "methods", "packets", "pieces", "reasons",
     "replies", "saying", "server", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules

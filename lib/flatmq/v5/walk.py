@@ -29,7 +29,6 @@ TABLE = (
     b"\0\x0a\x0a\x12\x09\x09\xfe\x0b\x09\x09\x09"
 )
 _USER = const(0x26)  # User Property
-_FORMAT = const(0x01)  # Payload Format Indicator
 _RESPONSE = const(0x08)  # Response Topic
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Receive Maximum, Topic Alias and Maximum Packet Size must not be 0. Nor must Subscription
@@ -84,15 +83,12 @@ def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
 
 
 def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
-    """Return whether the bytes from `at` to `end` are a value that property `i` may have.
-
-    What brokers only pass on is not checked here: see `Carried.has_fault`.
-    """
+    """Return whether the bytes from `at` to `end` are a value that property `i` may have."""
     kind = TABLE[i] & 7
     if kind == _FLAG:
-        return buf[at] < 2 or i == _FORMAT
+        return buf[at] < 2
     if kind == _TEXT:
-        return is_utf8(buf, at + 2, end)
+        return (is_name if i == _RESPONSE else is_utf8)(buf, at + 2, end)
     if kind == _PAIR:
         kind = at + 2 + (buf[at] << 8 | buf[at + 1])
         return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)
@@ -246,26 +242,7 @@ class Carried(View):
         """Find a property: see `View.find`."""
         if not at:
             self.locate()
-        return View.find(self, identifier, at) and not self._is_fault(identifier)
-
-    def _is_fault(self, i):
-        """Return whether the value found, of property `i`, is not allowed."""
-        if i == _FORMAT:
-            return self.buf[self.at] > 1
-        return i == _RESPONSE and not is_name(self.buf, self.at + 2, self.end)
-
-    def has_fault(self) -> bool:
-        """Return whether there is a property that `find` leaves out.
-
-        Brokers pass on a Payload Format Indicator that is neither 0 nor 1, and a Response Topic
-        that is no topic name. One client that publishes these must not end the connections of
-        others.
-        """
-        self.locate()
-        for i in (_FORMAT, _RESPONSE):
-            if View.find(self, i) and self._is_fault(i):
-                return True
-        return False
+        return View.find(self, identifier, at)
 
 
 if not MICROPYTHON:
