@@ -165,7 +165,8 @@ class End:
     """
 
     sending = True
-    waits = begun = pid = at = 0
+    begun = True  # so that no acknowledgement leaves before
+    waits = pid = at = 0
     data: "Any" = None
 
     def __init__(self, c: "Client5", rule: int) -> None:
@@ -174,7 +175,6 @@ class End:
         self.failed = rule
         if c.large:
             self.waits = c.large.waits
-            self.begun = c.large.begun
             self.pid = c.large.pid
         c.large = self  # type: ignore[assignment]
 
@@ -183,6 +183,7 @@ class End:
 
     def next(self) -> int:
         """Return how many bytes there are to send: none."""
+        self.begun = self._large is not None and self._large.begun
         return 0
 
     def publish(self, *_message: "Any") -> None:

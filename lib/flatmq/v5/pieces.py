@@ -14,6 +14,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..rare.message import Message
     from . import Client5
 
 _PUBLISH = const(16)  # see walk.TABLE
@@ -81,8 +82,9 @@ class Pieces(Base):
         self.blind = True
         return e
 
-    def _done(self, m):
-        Base._done(self, m)
+    def done(self, m: "Message") -> None:
+        """Handle the end of a message: see `rare.pieces.Pieces.done`."""
+        Base.done(self, m)
         if self.faulty and self.new and self.taken:
             self.client.stats.strays += 1
 
