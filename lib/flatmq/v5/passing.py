@@ -159,9 +159,9 @@ class Walk:
 
 
 class End:
-    """What the engine takes for a large message whose source has failed: so the connection ends.
+    """A stand-in for the large message of a client, if there is one, to end the connection.
 
-    Until then it stands in for the large message of client `c`, if there is one.
+    The engine takes it for a large message whose source has failed.
     """
 
     sending = True
