@@ -176,11 +176,13 @@ def test_properties_that_the_buffer_does_not_hold_are_checked(
         data = peer.packet(0x30 | qos << 1, body + b"payload")
         for at in range(0, len(data), cut):
             if bench.client.connected:
+                bench.clock.now += 15  # the client also looks at the clock meanwhile
                 bench.feed(data[at : at + cut])
         assert bench.client.connected == good
         if not good:
             code, error = bench.farewell()
             assert code in (0x81, 0x82, 0x94) and error.kind == "protocol"
+            assert error.detail.startswith(f"packet {data[0]:#x}: ")
             assert (bench.client.stats.skipped, bench.client.stats.unrouted) == (0, 0)
             bench.pass_time(2000)
             bench.accepted()
