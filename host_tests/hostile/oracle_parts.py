@@ -210,8 +210,9 @@ def judge_beginning(data: bytes, size: int) -> None:
                     text = UTF8().decode(data[begun:at], final=at <= len(data))
                 except UnicodeDecodeError:
                     raise Broken("a text that is not UTF-8") from None
-                if "\0" in text:
-                    raise Broken("a text with U+0000")
+                # The decoder waits for the third byte of a surrogate.
+                if "\0" in text or b"\xed\xa0" <= data[begun:at][-2:] < b"\xee":
+                    raise Broken("a text with U+0000, or a surrogate")
         if at > size:
             raise Broken("a property that is cut")
 
