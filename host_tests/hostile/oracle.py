@@ -350,7 +350,7 @@ class Oracle:
         The packet may break others besides, and any may be looked at first.
         """
         self.only_broken(e)
-        self.codes |= MALFORMED
+        self.codes |= MALFORMED | {TOPIC_ALIAS_INVALID} if "twice" in str(e) else MALFORMED
 
     def only_broken(self, e: Broken) -> None:
         """A rule was broken, and no other."""
