@@ -16,10 +16,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 
+import flatmq
 from conftest import LIB, ROOT
 from flatmq import Client
 from flatmq_rigs import docstring_columns, headlines
@@ -75,6 +78,47 @@ def test_the_code_that_needs_no_broker_runs(page: str) -> None:
     for code in blocks:
         if not any(words in code for words in ("while True", ".connect(", "asyncio.run(")):
             exec(compile(code.replace("192.168.1.10", "127.0.0.1"), page, "exec"), {})
+
+
+ANSWERING = [("README.md", "on_command"), ("docs/guide.md", "on_command")]
+ANSWERING += [("docs/mqtt5.md", "on_request")]
+
+
+@pytest.mark.parametrize(("page", "handler"), ANSWERING)
+def test_the_code_that_answers_loses_no_answer_without_room(
+    page: str, handler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room again in the fourth turn of its loop."""
+    asks = SimpleNamespace(
+        is_payload=lambda payload: True, properties=SimpleNamespace(get={8: b"to", 9: b"x"}.get)
+    )
+    sent = []
+
+    class Full(SimpleNamespace):
+        turns = 0
+
+        def subscribe(self, _filter: bytes, handler: Any, qos: int) -> None:
+            self.handler = handler
+
+        def poll(self, _ms: int) -> None:
+            self.turns += 1
+            if self.turns < 3:
+                self.handler(asks)
+            if self.turns == 9:
+                raise SystemExit
+
+        def publish(self, topic: bytes, *_more: Any, **_named: Any) -> int | None:
+            if self.turns < 4:
+                return None
+            sent.append(topic)
+            return 1
+
+    made = Full(set_will=lambda *_more, **_named: None, start=bool)
+    monkeypatch.setattr(flatmq, "Client", lambda *_more, **_named: made)
+    (code,) = (code for code in _blocks(ROOT / page, "python") if f"def {handler}(" in code)
+    with pytest.raises(SystemExit):
+        exec(compile(code, page, "exec"), {})
+    assert [topic in (b"to", b"dev/pico-1/answer") for topic in sent].count(True) == 2
 
 
 def test_the_session_prints_what_the_design_says(capsys: pytest.CaptureFixture[str]) -> None:

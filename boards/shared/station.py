@@ -27,6 +27,7 @@ STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restart
 NEWS_MS = 600000  # until the status has new counts of failures; a first one is sent at once
 _LAST_SEQ = 1073741823
 _DAY = 86400
+_ANSWERS = 16  # that wait for room; for more commands than that nothing is answered
 _PORT = 1883
 _TLS_PORT = 8883
 
@@ -83,6 +84,7 @@ class Station:
         self._telemetry = base + b"telemetry"
         self._status = base + b"status"
         self._answer = base + b"answer"
+        self._answers = []  # that wait for room
         self.client.set_will(self._status, b"offline", 1, True)
         self._error = self.client.error  # the last one printed
         self._spool = None
@@ -148,6 +150,8 @@ class Station:
         else:
             # Without Wi-Fi no name is looked up: on rp2 a lookup might never end.
             time.sleep_ms(ms)
+        while self._answers and self.client.publish(self._answer, self._answers[0], 1) is not None:
+            self._answers.pop(0)
         if self.client.error is not self._error:
             self._error = self.client.error
             print(self._error or "connected")
@@ -323,8 +327,8 @@ class Station:
         else:
             self.refused += 1
             answer = b"refused: " + answer
-        # If there is no room, the answer is not sent, but the command was carried out.
-        self.client.publish(self._answer, name[:32] + b": " + answer, 1)
+        if len(self._answers) < _ANSWERS:
+            self._answers.append(name[:32] + b": " + answer)
 
     def _obey(self, name, message):
         """Carry out a command. Returns None if it is done, else what would have been accepted."""

@@ -306,14 +306,12 @@ class Driver:
     # What a broker sends
 
     def accepted(self, present):
-        """Return a CONNACK.
-
-        That of MQTT 5 has an Assigned Client Identifier: the client keeps the last one, and a
-        case may have another.
-        """
+        """Return a CONNACK, in MQTT 5 with an identifier for a client that has none."""
         if not self.v5:
             return b"\x20\2\1\0" if present else b"\x20\2\0\0"
-        said = b"\x12\0\4gave" + (b"\x15\0\1" + METHOD if self.options.auth else b"")
+        said = b"\x15\0\1" + METHOD if self.options.auth else b""
+        if not self.options.client_id and self.client.server.client_id is None:
+            said += b"\x12\0\4gave"
         return bytes((0x20, 3 + len(said), int(bool(present)), 0, len(said))) + said
 
     def message(self, qos, pid):

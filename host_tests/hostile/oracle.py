@@ -27,6 +27,7 @@ NOTHING: frozenset[str] = frozenset()
 PROTOCOL = frozenset({"protocol"})
 RESOURCE = frozenset({"resource"})
 REPLIES = 98  # the number of the subscription to answers
+FORGOTTEN = 0x92  # the packet identifier, in PUBCOMP
 MALFORMED = frozenset({0x81, 0x82})  # for packets that may break rules of both kinds
 TOO_MUCH = frozenset({0x93, 0x95})
 # ms without an acknowledgement after which a connection may end, 30 s less what the client sees
@@ -82,7 +83,6 @@ class Oracle:
         self.limits = Limits()  # of the last CONNACK, and of the last that accepted
         self.kept = Limits()
         self.client_id: bytes = options.client_id
-        self.assigned: bytes | None = None
         self.over: int | None = None  # the reason code of a DISCONNECT from the broker
         self.drops: list[tuple[int, bytes]] = []  # to be reported now
         self.identifier = 0  # of the last subscription
@@ -126,7 +126,10 @@ class Oracle:
         self.large = Packet("PUBLISH")  # which is this one; its payload is a piece
         self.offset = self.total = 0  # of that piece, and of the whole payload
         self.repeats = False  # it came before, and is not released
-        self.blind = False  # the properties of a large message were not all there
+        self.blind = False  # the properties of a large message were not all there:
+        self.passing_by = 0  # they are of so many bytes,
+        self.passed_by = b""  # and these have come
+        self.finishing = False  # they broke a rule, and a packet is half out
         self.tagged = False  # identifiers say who gets the message
         self.fault = NOTHING  # the kinds of error, one of which must come
         self.codes: frozenset[int] = frozenset()  # one of which its DISCONNECT must have
@@ -289,14 +292,13 @@ class Oracle:
         while self.message is None and not self.fault and not self.refused and self.over is None:
             if not self.buf or self.hopeless:
                 return
-            if self.more:
-                self.piece()
-                continue
-            if self.state == "greeting" and self.buf[0] not in greetings:
+            if self.state == "greeting" and not self.more and self.buf[0] not in greetings:
                 self.fault = PROTOCOL
                 return
             try:
-                if not self.next_packet():
+                if self.more:
+                    self.piece()
+                elif not self.next_packet():
                     return
             except Broken as e:
                 self.broken(e)
@@ -309,6 +311,8 @@ class Oracle:
         if len(self.buf) < head.total:
             return head.total > self.options.rx_size and self.larger(head)
         body = bytes(self.buf[head.size : head.total])
+        if self.auths and self.state == "greeting" and self.waits_for_auth(head.first, body):
+            return False
         del self.buf[: head.total]
         self.packets += 1
         if self.v5:
@@ -326,13 +330,27 @@ class Oracle:
             self.only_broken(e)
         return True
 
+    def waits_for_auth(self, first: int, body: bytes) -> bool:
+        """Return whether a packet waits for the answer to the AUTH before it to be out.
+
+        That is another AUTH, or a CONNACK that accepts and breaks no rule by itself.
+        """
+        if first != 0x20:
+            return first == 0xF0
+        try:
+            p = self.decoded(first, body)
+        except Broken:
+            return False
+        small = 0 < p.properties.first(Id.MAXIMUM_PACKET_SIZE, 0) < 4
+        return not (p.code or small or (p.present and self.options.clean_session))
+
     def broken(self, e: Broken) -> None:
         """A rule was broken.
 
         The packet may break others besides, and any may be looked at first.
         """
         self.only_broken(e)
-        self.codes |= MALFORMED
+        self.codes |= MALFORMED | {TOPIC_ALIAS_INVALID} if "twice" in str(e) else MALFORMED
 
     def only_broken(self, e: Broken) -> None:
         """A rule was broken, and no other."""
@@ -397,12 +415,14 @@ class Oracle:
             blind = end > room
             if blind:
                 end = at
+                self.passing_by = length
+                self.passed_by = b""
         if end > len(body):
             return False
         m = self.decoded(first, bytes(body[:n]) + b"\0" if blind else bytes(body[:end]))
         again = self.is_held(m)
         self.repeats = again
-        self.blind = blind
+        self.blind = blind  # see `passing_by`
         self.offset = 0
         self.total = head.length - end
         self.take_large(head, end, m)
@@ -420,6 +440,12 @@ class Oracle:
         m = self.large
         n = min(self.more, len(self.buf))
         payload = bytes(self.buf[:n])
+        if self.blind and len(self.passed_by) < self.passing_by:
+            self.passed_by = (self.passed_by + payload)[: self.passing_by]
+            # What the network has begun to take it takes to the end before the connection ends.
+            self.finishing = self.full or len(self.wire) > 0
+            parts.judge_beginning(self.passed_by, self.passing_by)
+            self.finishing = False
         del self.buf[:n]
         self.more -= n
         if m.name != "PUBLISH":
@@ -531,19 +557,21 @@ class Oracle:
             self.is_silent = True
             return
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
-        if not p.code and self.options.auth and (method != drive.METHOD or self.is_early()):
-            text = "CONNACK: another authentication method, or before the last answer is out"
+        if not p.code and self.options.auth and (method != drive.METHOD or not self.greeted):
+            text = "CONNACK: another authentication method, or before CONNECT is out"
             raise Broken(text, PROTOCOL_ERROR)
+        assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER)
+        if not p.code and assigned is not None and self.client_id:
+            raise Broken("CONNACK: an identifier that was not asked for", PROTOCOL_ERROR)
         self.limits = Limits(p.properties)
-        self.assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER, self.assigned)
         if p.code:
             self.refused = p.code
             return
         self.state = "online"
         self.greeting_for = 0
         self.kept = self.limits
-        if not self.client_id and self.assigned is not None:
-            self.client_id = self.assigned
+        if assigned is not None:
+            self.client_id = assigned
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
@@ -671,6 +699,8 @@ class Oracle:
             m.settled = self.streams
             self.unacknowledged = 0
             del self.in_flight[p.pid]
+            if p.code > 127 and p.code != FORGOTTEN:
+                self.drops.append((m.pid, m.topic))
         else:
             self.strays += 1
 
@@ -697,9 +727,8 @@ class Oracle:
         """AUTH."""
         if not self.options.auth:
             raise Broken("AUTH without a method in CONNECT", PROTOCOL_ERROR)
-        if self.state == "greeting" and self.is_early():
-            text = "AUTH before CONNECT is out, or before the last answer is"
-            raise Broken(text, PROTOCOL_ERROR)
+        if self.state == "greeting" and not self.greeted:
+            raise Broken("AUTH before CONNECT is out", PROTOCOL_ERROR)
         method = p.properties.first(Id.AUTHENTICATION_METHOD)
         if p.code == 0 and (self.state == "greeting" or method not in (None, drive.METHOD)):
             raise Broken("AUTH: success", PROTOCOL_ERROR)
@@ -777,6 +806,7 @@ class Oracle:
         if self.offset == self.total:
             self.received += 1
             self.delivered += 1
+            self.strays += self.v5 and parts.visible(m.properties) != m.properties
             self.acknowledge(m)
 
     def on_call(
@@ -912,12 +942,15 @@ class Oracle:
             )
             self.need(self.fault and p.code in codes, f"wrote {raw!r}, not one of {set(codes)}")
             self.said = True
-        elif self.fault:
+        elif self.fault and not self.finishing:
             self.wrong(f"wrote {raw!r} after a broken rule")
         elif p.name == "AUTH":
             due = [(each.code, sorted(each.properties)) for each in self.auths[:1]]
             self.need(due == [(p.code, sorted(p.properties))], f"wrote {p}, not {self.auths}")
             self.auths.pop(0)
+            if self.state == "greeting":
+                self.was_early = False
+                self.advance()
         return p.name in ("DISCONNECT", "AUTH")
 
     def wrote_answer(self, raw: bytes) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 
 import peer
 from hostile import drive
 from packets import strict
-from packets.fields import integer
-from packets.properties import NONE, Id, Properties, encoded
+from packets.fields import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer
+from packets.properties import BYTE, DATA, FOUR, INTEGER, NONE, PAIR, TEXT, Id, Properties, encoded
+from packets.properties import TABLE as PROPERTIES
 from packets.strict import Broken, Packet
+
+UTF8 = codecs.getincrementaldecoder("utf-8")
 
 PUBACK, PUBREC, PUBCOMP = "PUBACK", "PUBREC", "PUBCOMP"  # what a publish waits for
 BEHIND = 2  # closes on a message alone in flight after which it goes behind the others
@@ -149,6 +153,70 @@ class Limits:
         return 0 < self.size < size
 
 
+def visible(properties: Properties) -> Properties:
+    """Return what a handler sees of properties: all that are allowed."""
+    return Properties(
+        each
+        for each in properties
+        if not (each.id == Id.PAYLOAD_FORMAT and each.value > 1)
+        and not (each.id == Id.RESPONSE_TOPIC and (not each.value or set(each.value) & set(b"+#")))
+    )
+
+
+def judge_beginning(data: bytes, size: int) -> None:
+    """Judge the first bytes of properties of a PUBLISH, which are `size` bytes in all.
+
+    Raises Broken once a byte has come that cannot be right.
+    """
+    at = 0
+    found: set[int] = set()
+
+    def is_there() -> bool:
+        if at == size:
+            raise Broken("a property that is cut")
+        return at < len(data)
+
+    while at < len(data):
+        kind, carriers = PROPERTIES.get(data[at], (0, ()))  # type: ignore[call-overload]
+        if "PUBLISH" not in carriers:
+            raise Broken(f"PUBLISH: property {data[at]:#x}")
+        if data[at] == Id.TOPIC_ALIAS:
+            raise Broken("a topic alias, and none was allowed", TOPIC_ALIAS_INVALID)
+        if data[at] in found and data[at] not in (Id.USER_PROPERTY, Id.SUBSCRIPTION_IDENTIFIER):
+            raise Broken("a property twice", PROTOCOL_ERROR)
+        found.add(data[at])
+        at += 1
+        if kind in (BYTE, FOUR):
+            at += 1 if kind == BYTE else 4
+        elif kind == INTEGER:
+            begun = at
+            while is_there() and data[at] > 127:
+                at += 1
+                if at == begun + 4:
+                    raise Broken("an integer of five bytes")
+            at += 1
+            if at <= len(data) and not any(each & 127 for each in data[begun:at]):
+                raise Broken("a subscription identifier of 0", PROTOCOL_ERROR)
+        for _ in range({PAIR: 2, TEXT: 1, DATA: 1}.get(kind, 0)):
+            for _ in range(2):
+                if not is_there():
+                    return
+                at += 1
+            begun, at = at, at + (data[at - 2] << 8 | data[at - 1])
+            if at > size:
+                raise Broken("a property that is cut")
+            if kind != DATA:
+                try:
+                    text = UTF8().decode(data[begun:at], final=at <= len(data))
+                except UnicodeDecodeError:
+                    raise Broken("a text that is not UTF-8") from None
+                # The decoder waits for the third byte of a surrogate.
+                if "\0" in text or b"\xed\xa0" <= data[begun:at][-2:] < b"\xee":
+                    raise Broken("a text with U+0000, or a surrogate")
+        if at > size:
+            raise Broken("a property that is cut")
+
+
 # Many packets are the same in many cases.
 @functools.lru_cache(20000)
 def from_server(first: int, body: bytes, level: int) -> Packet:
@@ -166,6 +234,7 @@ def from_client(raw: bytes) -> Packet:
 @functools.lru_cache(20000)
 def seen(properties: Properties) -> bytes:
     """Return what a handler sees of properties: see `drive.seen`."""
+    properties = visible(properties)
     out = b""
     for i in drive.CARRIED:
         value = properties.first(i)

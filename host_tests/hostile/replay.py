@@ -19,8 +19,8 @@ RARE = (
     "reading", "reasons", "strays", "subs", "subscribing",
 )  # fmt: skip
 RARE_5 = (
-    "alias", "auth", "carry", "flow", "hello", "methods", "packets", "pieces", "reasons",
-    "replies", "saying", "server", "setup", "subscribing", "walk",
+    "alias", "auth", "carry", "faulty", "flow", "hello", "methods", "packets", "passing", "pieces",
+    "reasons", "replies", "saying", "server", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules
 MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received
@@ -92,6 +92,10 @@ def fill(client):
 
 def fill_5(client):
     """Do the same for what MQTT 5 adds."""
+    from flatmq.port import load
+
+    client.pieces.walk = load("passing", "v5").Walk()
+    client.pieces.walk.begin(0)
     for _ in range(8):
         client.owed.append(0)
     client.owed[:] = []

@@ -225,14 +225,42 @@ def test_nothing_but_auth_leaves_before_connack(clock: Clock) -> None:
     assert sorted(bench.names()) == ["PUBLISH", "SUBSCRIBE"]
 
 
+@pytest.mark.parametrize("room", [None, 0, 5])
+@pytest.mark.parametrize("auths", [1, 3])
+def test_auth_and_connack_in_one_segment(auths: int, room: int | None, clock: Clock) -> None:
+    """Each answer leaves before the packet behind its AUTH is handled."""
+    bench = _asked(clock)
+    bench.client.publish(b"t", b"x", 1)
+    bench.stream.room = room
+    bench.feed(_auth(0x18, METHODS) * auths + build.connack(0, 0, properties([METHODS])))
+    if room is not None:
+        assert not bench.client.connected
+        bench.stream.room = None
+        bench.drain()
+    assert bench.names() == ["AUTH"] * auths + ["PUBLISH"]
+    assert (bench.client.connected, bench.client.stats.losses) == (True, 0)
+
+
+@pytest.mark.parametrize("code", [0x19, 0x7F, 0x80, 0xFF])
+@pytest.mark.parametrize("online", [False, True])
+def test_auth_with_a_reason_code_that_it_cannot_have(
+    code: int, online: bool, clock: Clock
+) -> None:
+    bench = _asked(clock)
+    if online:
+        bench.feed(build.connack(0, 0, properties([METHODS])))
+    bench.feed(_auth(code, METHODS))
+    sent, error = bench.farewell()
+    assert (sent, error.kind) == (0x82, "protocol")
+    assert error.detail == f"packet 0xf0: reason code {code:#x}"
+
+
 @pytest.mark.parametrize(
     "packet",
     [
         _auth(0x18, (Id.AUTHENTICATION_METHOD, b"OTHER")),
         _auth(0x18),
         _auth(0x00, METHODS),  # CONNACK says that it is done
-        _auth(0x19, METHODS),  # only a client may
-        _auth(0x80, METHODS),
         build.connack(),
         build.connack(0, 0, properties([(Id.AUTHENTICATION_METHOD, b"OTHER")])),
     ],

@@ -232,6 +232,19 @@ def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Fak
     assert client.server.client_id == b"assigned-1"
 
 
+@pytest.mark.parametrize("name", [b"other", b"unit"])
+def test_an_identifier_that_nobody_asked_for(name: bytes, clock: Clock) -> None:
+    bench = Bench5(clock)
+    bench.greet()
+    bench.feed(build.connack(0, 0, properties([(Id.ASSIGNED_CLIENT_IDENTIFIER, name)])))
+    code, error = bench.farewell()
+    assert (code, error.kind) == (0x82, "protocol")
+    assert "a client identifier that was not asked for" in error.detail
+    assert bench.client.server.client_id is None
+    bench.accepted()
+    assert bench.client.connected
+
+
 @pytest.mark.parametrize("auth", [None, ("m", lambda data: b"")])
 def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
     """Nor a CONNACK without the method of authentication; neither changes anything."""

@@ -186,6 +186,46 @@ def test_connack_refuses(code: int, clock: Clock) -> None:
     assert bench.client.state == "waiting"
 
 
+# Reason codes that are not in the standard
+
+
+@pytest.mark.parametrize("code", [0x8A, 0xA3, 0xFF])
+@pytest.mark.parametrize("packet", ["PUBACK", "PUBREC", "PUBCOMP"])
+def test_any_reason_code_of_a_failure_is_reported(packet: str, code: int, clock: Clock) -> None:
+    reports = Reports()
+    bench = Bench5(clock, on_dropped=reports).accepted()
+    pid = bench.client.publish(b"t", b"x", 1 if packet == "PUBACK" else 2)
+    bench.client.flush()
+    if packet == "PUBCOMP":
+        bench.feed(build.ack("PUBREC", pid))
+    bench.feed(build.ack(packet, pid, code))
+    said = f"{packet}: reason code {code:#x}" + ("" if code > 0xA2 else ", banned")
+    assert reports.seen == [(pid, b"t", said)]
+    assert (bench.client.stats.dropped, bench.client.pending) == (1, 0)
+    assert bench.client.publish(b"t", b"y", 2)
+    assert bench.client.connected
+
+
+@pytest.mark.parametrize("code", [0xA3, 0xFF])
+def test_any_reason_code_of_a_failure_is_in_the_error(code: int, clock: Clock) -> None:
+    bench = Bench5(clock)
+    bench.greet()
+    bench.feed(build.connack(code))
+    assert (bench.client.error.kind, bench.client.error.code) == ("refused", code)
+    assert bench.client.error.detail == f"CONNACK: reason code {code:#x}"
+    bench.pass_time(2000)
+    bench.accepted()
+    wanted = bench.client.subscribe(b"a", print), bench.client.unsubscribe(b"b")
+    bench.client.poll()
+    pids = [packet.pid for packet in bench.packets()]
+    for name, pid in zip(("SUBACK", "UNSUBACK"), pids, strict=True):
+        bench.feed(build.answer(name, pid, bytes((code,))))
+    assert [each.granted for each in wanted] == [bytes((code,))] * 2
+    bench.feed(build.ending("DISCONNECT", code))
+    assert (bench.client.error.kind, bench.client.error.code) == ("closed", code)
+    assert f"DISCONNECT: reason code {code:#x}" in bench.client.error.detail
+
+
 # DISCONNECT
 
 LEAVING = [0, 0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8B, 0x8D, 0x8F, 0x90, 0x93, 0x94, 0x95, 0x96]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from brokers.fake import FakeBroker
+from flatmq import MQTTError, aio
 from packets import build
 from packets.properties import Id, properties
 from packets.strict import Filter
 from unit.fake_link import Clock
-from v5.clients5 import Bench5, Inbox, Reports, again, arrived, made, named, online, until
+from v5.clients5 import SECONDS, Bench5, Inbox, Reports, again, arrived, made, named, online, until
 
 
 def _granted(client: Any, *requests: Any) -> list[bytes]:
@@ -42,6 +44,23 @@ def test_suback_that_refuses(broker: FakeBroker, code: int) -> None:
     bad = client.subscribe([b"bad", b"worse"], print, 1)
     assert _granted(client, good, bad) == [b"\1\1", bytes([code, code])]
     assert (client.connected, client.stats.losses) == (True, 0)
+
+
+def test_a_task_that_waits_for_messages_hears_which_reason_code(broker: FakeBroker) -> None:
+    broker.answer_with("SUBACK", 0xC0, times=1)
+
+    async def take() -> None:
+        client = aio.Client(b"c", broker.host, broker.port, version=5)
+        running = asyncio.create_task(client.run())
+        try:
+            async for _message in client.subscribe(b"t"):
+                pass
+        finally:
+            running.cancel()
+
+    with pytest.raises(MQTTError, match="SUBACK: reason code 0xc0 for") as raised:
+        asyncio.run(asyncio.wait_for(take(), SECONDS))
+    assert (raised.value.kind, raised.value.code) == ("refused", 0xC0)
 
 
 @pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91])

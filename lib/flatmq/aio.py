@@ -245,7 +245,8 @@ class Messages:
             raise self._client.failed
         granted = self.subscription.granted
         if granted and max(granted) > 127:
-            raise MQTTError("refused", f"SUBACK: {self.subscription.filters}", max(granted))
+            text = f"SUBACK: reason code {max(granted):#x} for {self.subscription.filters}"
+            raise MQTTError("refused", text, max(granted))
         return None
 
     def __aiter__(self) -> "Messages":

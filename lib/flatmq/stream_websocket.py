@@ -7,6 +7,7 @@ allocated.
 """
 
 import errno
+from struct import pack_into
 
 from .port import MICROPYTHON, const
 
@@ -14,14 +15,24 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
+# A native reader of masked frames. What takes a mask off also puts it on: the header and the
+# payload of a frame go through it, and the payload comes out masked.
 if MICROPYTHON:
     from random import getrandbits
 
+    from micropython import RingIO
+
     from .stream_tcp import TCP
+
+    try:
+        from websocket import websocket
+    except ImportError:  # firmware without a network of its own
+        from .stream_websocket_masks import websocket
 else:
     from secrets import randbits as getrandbits
 
     from .stream_cpython import TCP
+    from .stream_websocket_masks import RingIO, websocket
 
 # The header of an outgoing frame has up to 8 bytes, directly before the payload.
 _HEAD = const(8)
@@ -101,6 +112,8 @@ class WebSocket:
         self._two = bytearray(2)
         self._control = bytearray(_SHORT)  # payload of the last control frame, or of the answer
         self._out = bytearray(_HEAD + _PIECE)
+        self._into = memoryview(self._out)[_HEAD:]
+        self._ring = RingIO(_HEAD + _PIECE)  # what the reader of masked frames reads
         self._reset()
 
     def _reset(self):
@@ -131,6 +144,8 @@ class WebSocket:
         from .stream_websocket_upgrade import Upgrade
 
         self._upgrade = Upgrade(self._where, self._path, not self._masks)
+        self._ring.readinto(self._out)  # Ctrl-C may have left something
+        self._mask = websocket(self._ring).readinto
         self._link.connect()
 
     def stream(self) -> "WebSocket | None":
@@ -245,48 +260,37 @@ class WebSocket:
 
     def _frame(self, buf, off, n):
         """Begin a frame with `n` bytes of payload, or with as many as it may have."""
-        if not self._masks and n > _SHORT:
+        if self._masks or n <= _SHORT:
+            self._fill(buf, off, n if n < _PIECE else _PIECE)
+        else:
             # Not copied. A short payload is: that costs less than a second TLS record.
             self._rest = n = min(n, _MOST)
-            self._header_of(_FINAL | _BINARY, n)
+            self._header_of(n)
             self._end = _HEAD
-        else:
-            n = min(n, _PIECE)
-            self._header_of(_FINAL | _BINARY, n)
-            self._fill(buf, off, n)
 
-    def _header_of(self, first, n):
+    def _header_of(self, n):
         out = self._out
         if n > _SHORT:
             self._at = 0
-            out[0] = first
+            out[0] = _FINAL | _BINARY
             out[1] = _MASKED | 126
             out[2] = n >> 8
             out[3] = n & 255
         else:
             self._at = 2
-            out[2] = first
+            out[2] = _FINAL | _BINARY
             out[3] = _MASKED | n
         if self._masks:
-            n = 4
-            while n < _HEAD:
-                out[n] = getrandbits(8)
-                n += 1
+            pack_into("HH", out, 4, getrandbits(16), getrandbits(16))
 
     def _fill(self, buf, off, n):
-        out = self._out
-        at = _HEAD
-        self._end = n = n + at
-        if self._masks:
-            while at < n:
-                out[at] = buf[off] ^ out[4 + (at & 3)]
-                off += 1
-                at += 1
-            return
-        while at < n:  # with a zero mask a copy is enough, and twice as fast
-            out[at] = buf[off]
-            off += 1
-            at += 1
+        """Make a frame with `n` bytes of payload."""
+        self._header_of(n)
+        self._end = _HEAD + n
+        if n:
+            self._ring.write(self._out, self._at, _HEAD - self._at)
+            self._ring.write(buf, off, n)
+            self._mask(self._into, n)
 
     def _flush(self):
         """Write the control frame that is due, unless another frame has begun.
@@ -294,8 +298,8 @@ class WebSocket:
         Returns whether data may be written.
         """
         if self._due and self._at == self._end and not self._rest:
-            self._header_of(self._due, self._size)
             self._fill(self._control, 0, self._size)
+            self._out[self._at] = self._due
             self._due = 0
             self._mine = True
         if self._mine:

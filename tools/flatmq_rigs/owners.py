@@ -28,7 +28,7 @@ WRITERS: dict[str, set[str]] = {
     "stop": {"engine", "rare/queue", "rare/strays", "rare/handover"},
     "renamed": {"engine", "rare/aside", "rare/qos2", "rare/strays", "rare/connecting"},
     "alone": {"rare/dial", "rare/aside", "rare/connecting", "v5/packets", "v5/flow"},
-    "large": {"rare/parts", "v5/methods"},
+    "large": {"rare/parts", "v5/methods", "v5/passing"},
     # The message that is published
     "topic": {*PUBLISH, "v5/alias", "v5/packets"},
     "head qos": {"client", "v5/alias"},

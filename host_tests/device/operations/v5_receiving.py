@@ -128,3 +128,22 @@ def properties_larger_than_rx_size(proof):
             pass
         taken = client.stats.skipped == before + 1 and reader.took(1)
         yield taken and link.took(packets.PUBACK.with_id(99))
+
+
+def a_property_that_is_left_out(proof):
+    """Payload Format Indicator 2, or an empty Response Topic."""
+    link, client = online()
+    found = [0]
+
+    def take(message):
+        if not message.properties.find(1) and message.properties.get(8) is None:
+            found[0] += 1
+
+    subscribe(client, link, TOPIC, take)
+    both = _with(b"\2\1\2"), _with(b"\3\x08\0\0")
+    while True:
+        before = client.stats.strays
+        found[0] = 0
+        for packet in both:
+            link.give(packet)
+        yield found[0] == 2 and client.stats.strays == before + 2

@@ -3,7 +3,8 @@
 import binascii
 import hashlib
 
-from flatmq.stream_websocket import WebSocket
+from flatmq import stream_websocket_masks
+from flatmq.stream_websocket import RingIO, WebSocket, websocket
 from scripted_link import Link
 
 _ANSWER = (
@@ -81,3 +82,21 @@ def nothing_to_read(proof):
     _, link, buf = _opened()
     while True:
         yield link.readinto(buf) is None
+
+
+def masks_without_the_native_module(proof):
+    ring = RingIO(264)
+    native = websocket(ring).readinto
+    other = stream_websocket_masks.websocket(ring).readinto
+    frames = []
+    for n in (1, 3, 125, 126, 256):
+        head = bytes((0x82, 0x80 | n)) if n < 126 else bytes((0x82, 0xFE, n >> 8, n & 255))
+        frames.append((head + b"\1\x82\xf3\xff" + bytes(range(n)), n))
+    into = [bytearray(256), bytearray(256)]
+    while True:
+        for frame, n in frames:
+            ring.write(frame)
+            native(into[0], n)
+            ring.write(frame)
+            other(into[1], n)
+        yield into[0] == into[1] and into[0][2] == 0xF1

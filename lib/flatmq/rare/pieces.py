@@ -104,7 +104,7 @@ class Pieces:
         m.offset += end - at
         if last:
             m.offset = m.size = 0
-            self._done(m)
+            self.done(m)
         return None
 
     def call(self) -> "object":
@@ -120,7 +120,7 @@ class Pieces:
             return c.on_message(m)
         return None
 
-    def _done(self, m):
+    def done(self, m: "Message") -> None:
         """Acknowledge and count a message whose last piece has been handled."""
         c = self.client
         if m.first & 6:

@@ -69,6 +69,8 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
             error = MQTTError("closed" if what >= _CLOSED else "timeout", text)
         else:
             kind = "resource" if what >> 1 == 16 else "protocol"  # something is too small here
+            if doing.__class__ is str:  # a large message has come in pieces, over some time
+                doing = c.message.first
             error = MQTTError(kind, f"packet {doing:#x}: {text}")
     if not error:
         kind = "resource" if doing == "lookup" else "closed"

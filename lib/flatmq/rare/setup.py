@@ -22,7 +22,8 @@ class Stats(Shown):
     received: int  # messages handed to handlers
     unrouted: int  # messages that no filter matched and no on_message took
     skipped: int  # messages larger than rx_size: acknowledged, not delivered
-    strays: int  # acknowledgements of packet identifiers that were not in flight
+    strays: int  # acknowledgements of packet identifiers that were not in flight; and messages
+    # delivered without a property that is not allowed (MQTT 5)
     dup0: int  # messages with DUP at QoS 0, which is not allowed [MQTT-3.3.1-2]
     resent: int  # publishes and PUBRELs sent again after a reconnect
     renewed: int  # of those, sent as new because the broker had forgotten the session

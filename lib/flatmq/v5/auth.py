@@ -44,7 +44,7 @@ def auth(c: "Client5", code: int) -> "Any":
     Returns the rule that it breaks, why it ends the connection, or None.
     """
     if code >= 0 and code != _CONTINUE and (code or not c.connected):
-        return _CODE
+        return _CODE | code << 9
     name = c.auth[0].encode() if isinstance(c.auth[0], str) else c.auth[0]
     if c.said.get(0x15) != name:
         return _METHOD

@@ -25,7 +25,8 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
-several: "Any" = None  # rare.several.several, once it has been needed
+several: "Any" = None  # rare.several.several, once it has been needed,
+faulty: "Any" = None  # and faulty.taken
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
@@ -52,11 +53,14 @@ def carried(c: "Client5", e: int, end: int, i: int) -> int:
 
 def _new(c, e, end, i):
     """Handle properties that differ from those of the last message with this topic name."""
+    global faulty
     n = checked(c.rx, e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
     if n < 0:
-        return _refused(c, e, n)
+        if faulty is None:
+            faulty = load("faulty", "v5").taken
+        return faulty(c, e, end, i, n)
     c.message.at = n
     end = choose(c, e, n)
     if i < _NAMES and c.learned and n - e < 128:
@@ -77,21 +81,6 @@ def _remember(c, i, e, n):
     while e < n:
         i.append(c.rx[e])
         e += 1
-
-
-def _refused(c, e, n):
-    """Acknowledge a message with bad properties if the program says so: see `bulk_cpython`."""
-    c.message.at = e
-    if c.refuse is None or not c.refuse(c.message, -n):
-        return n
-    c.routes[_CHOSEN] = _nobody
-    return _CHOSEN
-
-
-def _nobody(m):
-    """Count a message that is refused as one that nobody took."""
-    m.client.stats.received -= 1
-    m.client.stats.unrouted += 1
 
 
 def choose(c: "Client5", e: int, n: int) -> "Any":

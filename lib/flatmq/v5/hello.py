@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from . import Client5
 
 
+_NAMED = const(54)
+
+
 def greet(
     c: "Client5", client_id: "Any", user: "Any", password: "Any", will: "Any" = None
 ) -> None:
@@ -102,12 +105,16 @@ def with_password(c: "Client5", password: "bytes | str | None") -> bytearray:
     return c.hello
 
 
-def rename(c: "Client5", name: bytes) -> None:
-    """Use the client identifier that the broker has assigned to a client without one."""
+def rename(c: "Client5", name: bytes) -> int:
+    """Use the client identifier that the broker has assigned to a client without one.
+
+    Returns the rule that it breaks if the client has one, else 0.
+    """
     client_id, user, password, will = parts_of(c)
     if not client_id:
         greet(c, name, user, password, will)
     drop("hello", "wire")
+    return _NAMED if client_id else 0
 
 
 def keep() -> None:

@@ -7,7 +7,7 @@ import errno
 import sys
 
 from .. import port as clock
-from ..engine import end_of
+from ..engine import HOLD, end_of
 from ..errors import MQTTError
 from ..port import const, drop, load, ticks_add
 from ..rare.queue import find, release
@@ -41,7 +41,7 @@ _NOT_ASKED = const(51)
 _AUTH_FIRST = const(52)
 _CONNACK_FIRST = const(53)
 _REFUSED = const(256)
-_SAID = b"\1\2\1\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2"
+_SAID = b"\1\2\1\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
 
 _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)
@@ -78,8 +78,11 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
         return _TYPE
     if not c.auth:
         return _NOT_ASKED
-    if c.began and not c.connected:
-        return _AUTH_FIRST
+    if not c.connected:
+        if c.acks:
+            return HOLD  # the last answer has not left
+        if c.began:
+            return _AUTH_FIRST
     first = 0 if t == end else c.rx[t]
     if c.connected and not first and end - t < 2:
         return None  # success, in the short form
@@ -138,7 +141,7 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
         if first != 0x62:  # else the broker has forgotten the identifier: there is nothing to keep
             return _refused(c, first, c.rx[t] << 8 | c.rx[t + 1], code)
     elif code and (code != 0x10 or first > 0x50):
-        return _CODE
+        return _CODE | code << 9
     if first == 0x40:
         return _settled(c, c.rx[t] << 8 | c.rx[t + 1])
     if c.two is None:
@@ -212,7 +215,7 @@ def _connack(c, t, end):
     if what:
         return what
     if 0 < code < 128 and end - t > 2:
-        return _CODE
+        return _CODE | code << 9
     if flags > 1:
         return _FLAGS
     if flags and (code or c.clean):
@@ -227,15 +230,19 @@ def _connack(c, t, end):
     if said.get(0x27, 4) < 4:
         return _TOO_SMALL  # for PUBACK
     if c.auth:
-        if c.began or c.acks:  # its limits would come too late for the rest of that packet
+        if c.acks:
+            return HOLD
+        if c.began:  # its limits would come too late for the rest of that packet
             return _CONNACK_FIRST
         what = load("auth", "v5").auth(c, -1)
         if what:
             return what
+    if said.find(0x12):
+        what = load("hello", "v5").rename(c, said.get(0x12))
+        if what:
+            return what
     server.read(said)
     c.falls_back = False
-    if said.find(0x12):
-        load("hello", "v5").rename(c, server.client_id)
     n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
     c.interval = n * 750 or _NEVER
     c.answer_ms = min(c.timeout_ms, c.interval)

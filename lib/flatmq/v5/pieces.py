@@ -1,11 +1,11 @@
 """Receive MQTT 5 packets that are larger than the buffer. Loaded with the first such packet.
 
 A message whose properties are larger than the buffer is acknowledged and counted in `skipped`, but
-not delivered.
+not delivered. They are checked as they pass.
 """
 
 from ..engine import HOLD
-from ..port import const
+from ..port import const, load
 from ..rare.pieces import Pieces as Base
 from .carry import choose
 from .walk import checked, number
@@ -14,6 +14,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..rare.message import Message
     from . import Client5
 
 _PUBLISH = const(16)  # see walk.TABLE
@@ -29,10 +30,14 @@ class Pieces(Base):
     """A large message for the handlers that take pieces, or another large packet."""
 
     client: "Client5"
+    walk: "Any" = None  # passing.Walk, once there were such properties
+    walks: bool  # they have not passed yet
 
     def begin(self, at: int, have: int) -> "Any":
         """Begin with a packet larger than the buffer: see `rare.pieces.Pieces.begin`."""
         self.blind = False  # it is only skipped
+        self.walks = False
+        self.faulty = False  # it is delivered without one of its properties
         if self.message.first & 0xF0 != 0x30:
             return self._other(have)
         n = self.check(at, have)
@@ -50,8 +55,11 @@ class Pieces(Base):
         if size > self.message.end:
             return -_PROPERTIES
         if size > at:  # even if all have come: there is no room to keep them
-            self.blind = True
             n += 1 + (number(self.message.buf, n, have) & 3)
+            if self.walk is None:
+                self.walk = load("passing", "v5").Walk()
+            self.walk.begin(size - n)
+            self.blind = self.walks = True
             self.keep(n)
             return n
         return self._whole(n, size) if size <= have else 0
@@ -60,7 +68,7 @@ class Pieces(Base):
         """Begin with a message whose properties are from `n` to `e`."""
         c = self.client
         m = self.message
-        n = checked(m.buf, n, m.end, _PUBLISH)
+        n = self._checked(n, m.end)
         self.keep(e)
         m.at = m.end = e
         if n > 0 and m.properties.find(0x23):
@@ -73,6 +81,19 @@ class Pieces(Base):
             return n
         self.blind = True
         return e
+
+    def done(self, m: "Message") -> None:
+        """Handle the end of a message: see `rare.pieces.Pieces.done`."""
+        Base.done(self, m)
+        if self.faulty and self.new and self.taken:
+            self.client.stats.strays += 1
+
+    def _checked(self, at, end):
+        n = checked(self.message.buf, at, end, _PUBLISH)
+        if n < 0:
+            n = load("faulty", "v5").borne(self.client, at, end, n)
+            self.faulty = n > 0
+        return n
 
     def _other(self, have):
         """Begin with a packet that is not PUBLISH.
@@ -102,10 +123,32 @@ class Pieces(Base):
 
     def piece(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.piece`."""
+        if self.walks and self._ends(at, end):
+            return HOLD
         at = Base.piece(self, at, end, again)
         if not self.message.size:
             self.client.tagged = False
         return at
+
+    def _ends(self, at, end):
+        """Check what has come of the properties. Returns whether to wait here.
+
+        That is for the end of the connection, or for room for the acknowledgement.
+        """
+        c = self.client
+        walk = self.walk
+        if walk.rule or (self.message.first & 6 and len(c.acks) > c.space):
+            return True
+        walk.take(self.message.buf, at, end if end - at < walk.left else at + walk.left)
+        self.walks = walk.left > 0
+        if not walk.rule:
+            return False
+        if c.refuse is not None and c.refuse(self.message, walk.rule):
+            self.walks = False
+            return False
+        self.walks = True
+        load("passing", "v5").End(c, walk.rule)
+        return True
 
     def call(self) -> "object":
         """Call the handlers with a piece."""

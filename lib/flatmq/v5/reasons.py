@@ -12,6 +12,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
+_FORGOTTEN = const(0x92)
 # The QoS bits of the message that may wait for a packet: see `engine`.
 _WAITS = {0x40: 2, 0x50: 4, 0x70: 6}
 _RULES = {
@@ -22,13 +23,14 @@ _RULES = {
     44: "value of property {}",
     45: "text of property {}",
     46: "topic alias that is not allowed",
-    47: "reason code",
+    47: "reason code {}",
     48: "session present",
     49: "Maximum Packet Size below 4",
     50: "authentication method",
     51: "AUTH without an authentication method",
     52: "AUTH before CONNECT has left",
-    53: "CONNACK before CONNECT or AUTH has left",
+    53: "CONNACK before CONNECT has left",
+    54: "a client identifier that was not asked for",
 }
 _NAMES = {
     0x04: "disconnect with will",
@@ -98,19 +100,18 @@ def explained(c: "Client5", what: int) -> str:
 
 
 def refused(c: "Client5", first: int, pid: int, code: int) -> None:
-    """Settle a message that the broker refused with PUBACK or PUBREC, or has forgotten.
-
-    The latter is what its PUBCOMP says.
-    """
+    """Settle a message that the broker refused, or with PUBCOMP 0x92 has forgotten."""
     q = c.q
     p = find(c, pid)
     reason = text({0x40: "PUBACK", 0x50: "PUBREC"}.get(first, "PUBCOMP"), code)
     if c.large and c.large.waits and c.large.pid == pid and first == 0x40 and not c.large.sending:
         c.large.set_aside(reason)
     elif 0 <= p < c.sent and end_of(q, p) <= c.sent and q[p] & 6 == _WAITS[first]:
+        if first == 0x70 and code != _FORGOTTEN:
+            q[p] &= 0xFD  # `report` leaves out what is past PUBREC
         packet = bytes(q[p : end_of(q, p)])
         release(c, p)
         c.progress = True
-        load("strays").report(c, packet, pid, reason)  # not one past PUBREC
+        load("strays").report(c, packet, pid, reason)
     else:
         c.stats.strays += 1

@@ -4,7 +4,7 @@
 from builtins import len
 
 from ..port import MICROPYTHON, const, load
-from ..topic import is_utf8
+from ..topic import is_name, is_utf8
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TABLE = (
     b"\0\x0a\x0a\x12\x09\x09\xfe\x0b\x09\x09\x09"
 )
 _USER = const(0x26)  # User Property
-_FORMAT = const(0x01)  # Payload Format Indicator
+_RESPONSE = const(0x08)  # Response Topic
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Receive Maximum, Topic Alias and Maximum Packet Size must not be 0. Nor must Subscription
 # Identifier, the only variable byte integer.
@@ -83,17 +83,12 @@ def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
 
 
 def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
-    """Return whether the bytes from `at` to `end` are a value that property `i` may have.
-
-    Brokers pass on a Payload Format Indicator that is neither 0 nor 1, and a Response Topic with
-    wildcards. One client that publishes these must not end the connections of others, so they are
-    not checked here.
-    """
+    """Return whether the bytes from `at` to `end` are a value that property `i` may have."""
     kind = TABLE[i] & 7
     if kind == _FLAG:
-        return buf[at] < 2 or i == _FORMAT
+        return buf[at] < 2
     if kind == _TEXT:
-        return is_utf8(buf, at + 2, end)
+        return (is_name if i == _RESPONSE else is_utf8)(buf, at + 2, end)
     if kind == _PAIR:
         kind = at + 2 + (buf[at] << 8 | buf[at + 1])
         return is_utf8(buf, at + 2, kind) and is_utf8(buf, kind + 2, end)

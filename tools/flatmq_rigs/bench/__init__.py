@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flatmq_rigs.bench import figures, versions
+from flatmq_rigs.bench import figures, masked, versions
 from flatmq_rigs.bench import work as alone
 from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import ALL, HELD, SMALLEST, Job, Results
@@ -52,6 +52,7 @@ class Bench:
     ) -> None:
         self.results = Results()
         self.versions = versions.Versions()
+        self.masked = masked.Masked()
         self._build = build
         self._runner = runner
         self._source_port = source_port
@@ -114,11 +115,15 @@ class Bench:
         self.results.once[client.key, SMALLEST] = high - self._runner.image_kb(client)
 
     def in_memory(self, both: bool, rounds: int | None, progress: Progress) -> None:
-        """Measure flatmq at both versions over a link in memory, and umqtt.simple if `both`."""
-        task = progress.add_task("over a link in memory", total=1 + both)
+        """Measure flatmq at both versions and over a WebSocket, and umqtt.simple if `both`: all
+        over a link in memory."""
+        task = progress.add_task("over a link in memory", total=2 + both)
         section = versions.SECTION
         try:
             self.versions = versions.measure(rounds or versions.ROUNDS)
+            progress.advance(task)
+            section = masked.SECTION
+            self.masked = masked.measure(rounds or alone.ROUNDS)
             progress.advance(task)
             section = alone.SECTION
             if both:
@@ -236,16 +241,18 @@ def main(
         console.print(Markdown(bench.results.work.markdown()))
     if ours:
         console.print(Markdown(bench.versions.markdown()))
+        console.print(Markdown(bench.masked.markdown()))
     if results and complete and not quick:
         write(results, SECTION, section)
         write(results, alone.SECTION, bench.results.work.markdown())
         write(results, versions.SECTION, bench.versions.markdown())
+        write(results, masked.SECTION, bench.masked.markdown())
         console.print(f"written to {results}")
     failed = dict(bench.results.failures)
     for (key, figure), reason in failed.items():
         console.print(f"failed: {key}, {figure}: {reason}", markup=False)
     missed = [t for t in TARGETS if ours and not t.met(t.value(bench.results))]
-    slow = bench.versions.missed()
+    slow = [*bench.versions.missed(), *bench.masked.missed()]
     for text in [*(target.text for target in missed), *slow]:
         console.print(f"missed: {text}", markup=False)
     return 1 if failed or (strict and (missed or slow)) else 0
