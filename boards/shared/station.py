@@ -84,7 +84,7 @@ class Station:
         self._telemetry = base + b"telemetry"
         self._status = base + b"status"
         self._answer = base + b"answer"
-        self._answers = []  # that wait for room
+        self._answers: list[bytes] = []  # that wait for room
         self.client.set_will(self._status, b"offline", 1, True)
         self._error = self.client.error  # the last one printed
         self._spool = None

@@ -27,7 +27,7 @@ if MICROPYTHON:
     try:
         from websocket import websocket
     except ImportError:  # firmware without a network of its own
-        from .stream_websocket_masks import websocket
+        from .stream_websocket_masks import websocket  # type: ignore[assignment]
 else:
     from secrets import randbits as getrandbits
 
@@ -113,7 +113,7 @@ class WebSocket:
         self._control = bytearray(_SHORT)  # payload of the last control frame, or of the answer
         self._out = bytearray(_HEAD + _PIECE)
         self._into = memoryview(self._out)[_HEAD:]
-        self._ring = RingIO(_HEAD + _PIECE)  # what the reader of masked frames reads
+        self._ring: Any = RingIO(_HEAD + _PIECE)  # what the reader of masked frames reads
         self._reset()
 
     def _reset(self):

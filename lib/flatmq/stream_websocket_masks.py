@@ -4,6 +4,10 @@ from array import array
 
 from .port import MICROPYTHON, const
 
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
 _SHORT = const(125)  # see stream_websocket
 _PIECE = const(256)
 
@@ -11,7 +15,7 @@ _PIECE = const(256)
 class websocket:
     """A reader of masked frames from a `ring`, each of which is there as a whole."""
 
-    def __init__(self, ring: "RingIO") -> None:
+    def __init__(self, ring: "Any") -> None:
         self._ring = ring
         self._head = array("H", bytes(8))
         self._words = array("H", bytes(_PIECE))
