@@ -40,8 +40,7 @@ FAULTS: Faults = {
         ),
         "a large message ends one byte late": ("more = end - n\n", "more = end - n + 1\n"),
         "it keeps what it has read": (
-            "have += n\n", "have += n\n                        "
-            "c.kept_too = getattr(c, 'kept_too', []) + [n]\n"
+            "have += n\n", "have += n; c.kept_too = getattr(c, 'kept_too', []) + [n]\n"
         ),
         "PUBACK settles what waits for PUBCOMP": (
             "if p < sent and n <= sent and q[p] & 6 != 6:", "if p < sent and n <= sent:"
@@ -121,9 +120,10 @@ FAULTS_5: Faults = {
             "if i >= len(TABLE) or not TABLE[i] & packet:", "if i >= len(TABLE):"
         ),
         "a property may come twice": ("if seen >> i % 29 & 1:", "if False:"),
-        "a flag may be anything": ("return buf[at] < 2 or i == _FORMAT", "return True"),
-        "a text may be anything": ("return is_utf8(buf, at + 2, end)", "return True"),
-        "a payload format must be 0 or 1": (" or i == _FORMAT", ""),
+        "a flag may be anything": ("return buf[at] < 2", "return True"),
+        "a text may be anything": (
+            "return (is_name if i == _RESPONSE else is_utf8)(buf, at + 2, end)", "return True"
+        ),
         "0 is let pass": ("if i in _NOT_ZERO:", "if False:"),
         "0 with needless bytes is let pass": (
             "return number(buf, at, end) > 3", "return buf[at] != 0"
@@ -143,7 +143,10 @@ FAULTS_5: Faults = {
             'load("reasons", "v5").refused(c, first, pid, code)', "pass"
         ),
         "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
-        "AUTH cuts a CONNECT that is half out": ("if c.began and not c.connected:", "if False:"),
+        "AUTH cuts a CONNECT that is half out": (
+            "if c.began:\n            return _AUTH_FIRST",
+            "if False:\n            return _AUTH_FIRST",
+        ),
         "success of AUTH needs a method": (
             "if c.connected and not first and end - t < 2:", "if False:"
         ),
@@ -163,6 +166,7 @@ FAULTS_5: Faults = {
         "subscriptions always have an identifier": ("and c.server.identifiers else", "else"),
     },
     "v5/carry": {
+        "a payload format must be 0 or 1": ("return faulty(c, e, end, i, n)", "return n"),
         "a topic alias is passed over": ("and c.message.properties.find(_ALIAS):", "and False:"),
         "identifiers are passed over": ("if c.rx.find(b\"\\x0b\", e, n) < 0", "if True"),
         "an identifier from before a reboot is believed": (
@@ -205,6 +209,9 @@ FAULTS_5: Faults = {
 
 # What is wrong below MQTT, which shows over WebSocket alone.
 BELOW: Faults = {
+    "stream_websocket_masks": {
+        "what is written is not masked": ("words[at] ^= a", "pass"),
+    },
     "stream_websocket": {
         "the payload of a masked frame is taken": ("if c & _MASKED:", "if False:"),
         "reserved bits are let pass": ("if c & _RESERVED:", "if False:"),
@@ -229,7 +236,6 @@ BELOW: Faults = {
             "if self._due and self._at == self._end and not self._rest:",
             "if self._due and not self._mine:",
         ),
-        "what is written is not masked": ("buf[off] ^ out[4 + (at & 3)]", "buf[off]"),
         "any code is sent back": ("code = _PROTOCOL_ERROR", "pass"),
         "a Close frame is not answered": ("self._due = _FINAL | _CLOSE", "self._due = 0"),
         "a WebSocket that is over reads on": (

@@ -602,11 +602,12 @@ class Oracle:
     def _back(self, m: Outgoing) -> None:
         """Put a message that was in front of all others behind those that are older."""
         end = at = self.out.index(m)
-        for other in self.out[at + 1 :]:
-            passed = other.done or not other.qos or other.wait == PUBCOMP
-            if not passed and not other.pid - m.pid & 0x8000:
+        for i, other in enumerate(self.out[at + 1 :], at + 1):
+            if other.done or not other.qos or other.wait == PUBCOMP:
+                continue
+            if not other.pid - m.pid & 0x8000:
                 break
-            end += 1
+            end = i
         self.out.insert(end, self.out.pop(at))
 
     def keep_limits(self) -> None:

@@ -108,11 +108,14 @@ def resend(c: "Client", same: bool, trusted: bool) -> None:
         if q[p] & 6 == 6 and not trusted:
             # Back to the wait for PUBREC, and to its place behind those that are older: see below.
             q[p] &= 0xFD
-            i = e
+            i = n = e
             while i < c.end and (q[i] & 6 in (0, 6) or id_of(q, i) - id_of(q, p) & 0x8000):
+                older = q[i] & 6 not in (0, 6)
                 i = end_of(q, i)
-            if i > e:
-                q[i:i] = q[p:e]
+                if older:
+                    n = i
+            if n > e:
+                q[n:n] = q[p:e]
                 q[p:e] = b""
                 continue
         first = q[p]
