@@ -25,7 +25,7 @@ from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
 
 HERE = Path(__file__).parent / "emulated"
-BLOCKS = 104  # of 4,096 bytes, of flash
+BLOCKS = 128  # of 4,096 bytes, of flash
 HEAP = "384k"  # of 64-bit objects: about what a Pico has
 _RAW = b"raw REPL; CTRL-B to exit\r\n>"
 _FRIENDLY = b">>> "
