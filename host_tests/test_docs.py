@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -124,6 +125,7 @@ def test_the_code_that_answers_loses_no_answer_without_room(
 def test_the_session_prints_what_the_design_says(capsys: pytest.CaptureFixture[str]) -> None:
     code = _blocks(DOCS / "design.md", "python")[0]
     said = re.findall(r"print\(.*\)  # (.*)", code)
+    random.seed(1)  # the packet identifier: one with a quote in it is printed in other quotes
     exec(code, {})
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == len(said)
