@@ -148,7 +148,8 @@ def section(rows: Sequence[Row]) -> str:
     head = ("proof", "how much", "minutes", "result", "commit")
     return (
         "## Proofs\n\n"
-        f"`python -m flatmq_rigs proofs`: {len(rows)} proofs, {failed} failed.\n\n"
+        f"`python -m flatmq_rigs proofs`: {len(rows)} proofs, {failed} failed. "
+        "A row without a commit was measured with an earlier client.\n\n"
         f"{results.table(head, rows)}\n"
     )
 
