@@ -40,10 +40,21 @@ class Trouble(Exception):
     """The exception of a handler that was asked to raise."""
 
 
+_last = (b"", 0, 0)
+
+
 def payload(number, size):
-    """The payload of message `number`, `size` bytes long, at least NUMBER."""
-    text = f"{number:06d}".encode()
-    return (text * (size // NUMBER + 1))[:size]
+    """The payload of message `number`, `size` bytes long, at least NUMBER.
+
+    The last one is kept: a message for which there is no room yet is asked for again and again,
+    and large ones would leave the heap in pieces.
+    """
+    global _last
+    if _last[1:] != (number, size):
+        _last = (b"", 0, 0)
+        text = f"{number:06d}".encode()
+        _last = ((text * (size // NUMBER + 1))[:size], number, size)
+    return _last[0]
 
 
 class Link:
