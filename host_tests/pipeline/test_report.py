@@ -356,7 +356,7 @@ def test_few_devices_have_lines(tmp_path: Path) -> None:
 
 def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the lines there is room for, of those first that need a look; the page says so."""
-    monkeypatch.setattr(values, "POINTS", 20)
+    monkeypatch.setattr(values, "POINTS", 15 * 61)
     told = measured(tmp_path, 101)
     found = values.read(tmp_path, told, ["d77", "nobody"])
     assert found is not None
@@ -369,14 +369,38 @@ def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "the lines of 10 of 101 devices" in page.page(told)
 
 
-def test_values_of_a_year_are_read_of_a_week(tmp_path: Path) -> None:
+def test_values_of_a_year_are_read_of_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     """And of less if there are very many; a table that is not there is none."""
     assert values.read(tmp_path, Figures(START, START, 1)) is None
-    told = measured(tmp_path, 1, span=400 * 86400.0)
+    told = measured(tmp_path, 20, span=400 * values.DAY)
     assert values.read(tmp_path, told) is None  # the newest is 200 days old
     told.until = START + datetime.timedelta(days=200, minutes=1)
+    for longest, step in ((values.DAY, 900), (told.span, 3 * values.DAY)):
+        found = values.read(tmp_path, told, (), longest)
+        assert found is not None and found.step == step
+    monkeypatch.setattr(values, "_READINGS", 30)  # the first 20 are 200 days older
+    found = values.read(tmp_path, told, (), told.span)
+    assert found is not None and found.step == 7200
+
+
+def test_there_are_more_names_than_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """What most devices have stays; the page says what is left out."""
+    monkeypatch.setattr(values, "POINTS", 700)
+    told = measured(tmp_path, 7)
+    rows = pq.read_table(tmp_path / "measurements").to_pydict()
+    rows["quantity"][:7] = [f"own {n}" for n in range(7)]
+    pq.write_table(pa.table(rows), tmp_path / "measurements" / "part.parquet")
     found = values.read(tmp_path, told)
-    assert found is not None and found.quantities[0].curves["d0"].count(None) > 50
+    assert found is not None
+    assert [(q.name, q.devices) for q in found.quantities] == [
+        ("n", 7), *((f"own {n}", 1) for n in range(6)),
+    ]  # fmt: skip
+    told.measured = found
+    assert "no room for 1 value of" in page.page(told)
 
 
 def test_a_large_fleet_has_a_page_of_some_megabytes(told: Figures) -> None:

@@ -40,7 +40,8 @@ def main(
             figures = _of_raw(tables, master, conf or {}, identity, mapping, period)
         status.update("reading measured values ...")
         first = [device.name for device in needs.worst(figures)]
-        figures.measured = values.read(tables, figures, first)
+        longest = values.DAY if period.since is None else figures.span
+        figures.measured = values.read(tables, figures, first, longest)
         status.update("writing the page ...")
         file = written(figures, out, datetime.datetime.now(UTC) if period.until is None else None)
     terminal.show(figures, console)

@@ -155,6 +155,8 @@ class Measured:
     at: float
     step: float
     quantities: list[Quantity] = field(default_factory=list)
+    left_out: int = 0
+    """Quantities, those of fewest devices, for which there was no room."""
     devices: int = 0
     """So many devices have values, """
     curves_of: int = 0

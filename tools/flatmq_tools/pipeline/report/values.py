@@ -22,8 +22,9 @@ TABLE = "measurements"
 FEW = 6
 """The most devices of a quantity that are drawn as lines; of more there is a band."""
 POINTS = 150_000
-"""The most points of lines of single devices in a page, about 6 bytes each."""
-_SPANS = (7 * 86400, 86400, 21600, 3600, 600, 60)  # s
+"""The most points in a page, about 6 bytes each."""
+DAY = 86400.0
+_SPANS = (7 * DAY, DAY, 21600.0, 3600.0, 600.0, 60.0)  # s
 _READINGS = 10_000_000  # at most so many are read: some seconds
 _STEPS = 96
 _STEPS_OF_MANY = 48  # of a fleet that has more than so many devices:
@@ -60,19 +61,21 @@ def within(
     return chosen
 
 
-def read(folder: Path, figures: Figures, first: Sequence[str] = ()) -> Measured | None:
-    """Return the values of numbers at the end of the figures' time, at most of a week.
+def read(
+    folder: Path, figures: Figures, first: Sequence[str] = (), longest: float = DAY
+) -> Measured | None:  # fmt: skip
+    """Return the values of numbers at the end of the figures' time. None if there are none.
 
-    It is a shorter time if there are very many. None if there are none.
-
-    first  the devices whose lines matter most
+    first    the devices whose lines matter most
+    longest  the most seconds; they are fewer if there are very many values
     """
     table = dataset(folder / TABLE)
     if table is None:
         return None
     end = figures.until + datetime.timedelta(microseconds=1)
     number = ds.field("value").is_valid()
-    for span in (min(_SPANS[0], figures.span), *(s for s in _SPANS[1:] if s < figures.span)):
+    most = min(longest, figures.span)
+    for span in (most, *(shorter for shorter in _SPANS if shorter < most)):
         begin = figures.until - datetime.timedelta(seconds=span)
         chosen = within(table, begin, end) & number
         if table.count_rows(filter=chosen) <= _READINGS:
@@ -145,18 +148,25 @@ def _fill(
     lines: dict[str, list[int]] = {}
     for number, name in enumerate(devices):
         lines.setdefault(name, []).append(number)
-    # Few lines are all there; then come those of the devices that matter, as far as there is room.
-    kept = {n for begin, end in groups if end - begin <= FEW for n in range(begin, end)}
-    room = POINTS - sum(int(ends[n + 1] - ends[n]) for n in kept)
+    # First come bands and lines of few devices, then lines of the devices that matter.
+    room, kept, shown = POINTS // count, set[int](), []
+    for begin, end in groups:
+        few = end - begin <= FEW
+        room -= end - begin if few else len(Band._fields)
+        if room < 0:
+            break
+        shown.append((begin, end))
+        kept.update(range(begin, end) if few else ())
+    measured.left_out = len(groups) - len(shown)
     measured.devices = len(lines)
     for name in dict.fromkeys((*(name for name in first if name in lines), *sorted(lines))):
         more = [n for n in lines[name] if n not in kept]
-        room -= sum(int(ends[n + 1] - ends[n]) for n in more)
+        room -= len(more)
         if room < 0:
             break
         kept.update(more)
         measured.curves_of += 1
-    for begin, end in groups:
+    for begin, end in shown:
         of = slice(ends[begin], ends[end])
         curves = {
             devices[n]: _line(at[ends[n] : ends[n + 1]], mean[ends[n] : ends[n + 1]], count)
