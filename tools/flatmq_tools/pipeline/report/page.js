@@ -224,7 +224,7 @@ const COLUMNS = [
   { key: "delay", head: "Delay", text: delay, n: true, more: true },
   { key: "status", head: "Its status", more: true },
 ];
-const ROWS = 20;
+const ROWS = 10;
 const list = find("#devices");
 const state = { page: 0, kind: null, sort: null, down: false, open: null };
 
