@@ -226,7 +226,7 @@ HOSTILE = (
 
 
 def hostile(told: Figures) -> Figures:
-    """Return figures in which all names are of somebody who means no good."""
+    """Return figures whose names are all hostile."""
     boards = [told.devices[-1]._replace(name=n, lost=9, silent=True, status=n) for n in HOSTILE]
     curves = {name: [1.0, None, 2.0] for name in HOSTILE}
     band = [figures.Band(0, 1, 2, 3, 4)] * 3
@@ -388,7 +388,7 @@ def test_values_of_a_year_are_read_of_a_day(
 def test_there_are_more_names_than_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """What most devices have stays; the page says what is left out."""
+    """The names that most devices have stay, and the page says what is left out."""
     monkeypatch.setattr(values, "POINTS", 700)
     told = measured(tmp_path, 7)
     rows = pq.read_table(tmp_path / "measurements").to_pydict()
