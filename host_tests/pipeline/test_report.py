@@ -436,6 +436,7 @@ def test_the_terminal_says_the_same(told: Figures) -> None:
     for number in numbers.summary(told):
         text = number.text.replace("\N{NARROW NO-BREAK SPACE}", " ")
         assert [number.name, text] in [line[:2] for line in lines]
+    assert [f"{numbers.local(told.since)} to {numbers.local(told.until)}"] in lines
     heads = next(line for line in lines if line[0] == "device")
     steady = next(line for line in lines if line[0] == "steady")
     # It sent no status, and its cell is empty.

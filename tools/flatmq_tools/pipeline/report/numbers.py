@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -110,6 +111,11 @@ def _who(names: Iterable[str]) -> str:
 def some(number: int, one: str, many: str = "") -> str:
     """1 device, 2 devices."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def local(moment: datetime.datetime) -> str:
+    """Return a time in the zone of this machine, which it names."""
+    return f"{moment.astimezone():%d %b %Y, %H:%M %Z}"
 
 
 def value(of: Value) -> str:

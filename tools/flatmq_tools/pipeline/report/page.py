@@ -40,18 +40,13 @@ def page(figures: Figures, written: datetime.datetime | None = None) -> str:
         return figures.since + datetime.timedelta(seconds=max(seconds, 0))
 
     return template.render(
-        figures=figures, needs=found, place=place, moment=moment, local=_local, numbers=numbers,
+        figures=figures, needs=found, place=place, moment=moment, numbers=numbers,
         needy=len({i.name for need in found if need.of_devices for i in need.items} & {*place}),
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         quiet=numbers.duration(quiet) if quiet and quiet > max(3 * figures.wide, 3600) else "",
         scripts=scripts, hashes=[_hash(script) for script in scripts],
         data=_data(figures, devices, found, place),
     )  # fmt: skip
-
-
-def _local(moment: datetime.datetime) -> str:
-    """In the zone of this machine; where the page is read, it shows that of the reader."""
-    return f"{moment.astimezone():%d %b %Y, %H:%M %Z}"
 
 
 def _hash(script: str) -> str:

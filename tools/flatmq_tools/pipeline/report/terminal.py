@@ -29,7 +29,8 @@ def show(figures: Figures, console: Console) -> None:
     for each in numbers.summary(figures):
         table.add_row(each.name, _text(each.text, _STYLES[each.mood]), _text(each.note))
     console.print(table)
-    for remark in figures.remarks:
+    period = f"{numbers.local(figures.since)} to {numbers.local(figures.until)}"
+    for remark in (period, *figures.remarks):
         console.print(Text(remark, style="dim"))
     worst = [
         d for d in needs.worst(figures)
