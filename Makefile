@@ -8,7 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Python compiles what it imports; to compile all that is installed takes longer than to install it.
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# A package without pyproject.toml, as pyspark, is built in a way that no pip calls deprecated.
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517
 # The processes that run the tests, each with its own brokers; 0 runs all in one. Many tests wait
 # rather than compute, so there are more than most machines have cores.
 WORKERS ?= 4

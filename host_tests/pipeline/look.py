@@ -1,7 +1,7 @@
 """Check how the report looks in a browser: `python -m flatmq_rigs look`.
 
-It is shown as wide as a phone and as a desktop. The check fails where something sticks out at the
-side or cards are not beside each other.
+It is shown as wide as a phone and as a desktop, by day and by night. The check fails where
+something sticks out at the side, cards are not beside each other, or a chart is blank.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ NAMES = (
     "chromium", "chromium-browser", "google-chrome",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )  # fmt: skip
-WIDTHS = {390: 1, 1400: 3}
-"""Of the window, and how many cards are beside each other in it."""
+WIDTHS = {390: False, 1400: True}
+"""Of the window, and whether cards are beside each other in it."""
 HEIGHT = 4200
-PAPER, PAGE = (0xFF, 0xFF, 0xFF), (0xF4, 0xF6, 0xF8)
+COLOURS = {"light": ((0xFF, 0xFF, 0xFF), (0xF4, 0xF6, 0xF8)),
+           "dark": ((0x1A, 0x20, 0x27), (0x11, 0x15, 0x1A))}  # fmt: skip
+"""Of a card, and of the page beneath it."""
 _EDGE = 10  # px at the right that have nothing but the page
 _CARD = 300  # minimum width of a card, in px
 _PATIENCE = 120  # s
@@ -43,42 +45,77 @@ def browser() -> str:
     raise LookError("there is no Chromium: install it, or name the program in CHROMIUM")
 
 
-def shown(page: Path, width: int, to: Path) -> Image.Image:
-    """The page in a window of that width; its picture goes to the file `to`. Raises LookError."""
+def _browse(page: Path, width: int, colours: str, *options: str) -> str:
+    """Show the page in a window of that width, and return what it prints. Raises LookError."""
+    scheme = ("dark", "light").index(colours)  # as Blink numbers them
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
             [
                 browser(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
                 "--disable-background-networking", "--hide-scrollbars",
                 f"--user-data-dir={profile}", f"--window-size={width},{HEIGHT}",
-                f"--screenshot={to.absolute()}", page.absolute().as_uri(),
+                f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=10000",
+                *options, page.absolute().as_uri(),
             ],
             capture_output=True, text=True, timeout=_PATIENCE, check=False,
         )  # fmt: skip
-    if done.returncode or not to.exists():
+    if done.returncode:
         raise LookError(f"{page} cannot be shown: {done.stderr.strip()}")
+    return done.stdout
+
+
+def shown(page: Path, width: int, colours: str, to: Path) -> Image.Image:
+    """Return the page as a picture, which goes to the file `to`, too. Raises LookError."""
+    _browse(page, width, colours, f"--screenshot={to.absolute()}")
+    if not to.exists():
+        raise LookError(f"{page} cannot be shown")
     with Image.open(to) as image:
         return image.convert("RGB")
 
 
-def check(seen: Image.Image, width: int, beside: int) -> None:
-    """LookError when something sticks out, or there are not so many cards beside each other."""
+def drawn(page: Path) -> None:
+    """LookError if a chart that is seen is blank: nothing is drawn between its axes."""
+    charts = _browse(page, max(WIDTHS), "light", "--dump-dom").split('class="drawn"')[1:]
+    if not charts:
+        raise LookError("there is no chart")
+    for chart in charts:
+        marks = re.findall(
+            r'<path aria-label="[^"]*" role="graphics-symbol"[^>]* d="([^"]+)"', chart
+        )
+        if not any(mark for mark in marks):
+            raise LookError(f"a chart is blank: {chart[:200]}")
+
+
+def check(seen: Image.Image, width: int, beside: bool, colours: str) -> None:
+    """LookError if something sticks out, or cards are beside each other only if they must not."""
+    paper, page = COLOURS[colours]
     if seen.width != width:
         raise LookError(f"{seen.width} px wide in a window of {width}")
     right = seen.crop((width - _EDGE, 0, width, seen.height))
-    if right.getcolors() != [(_EDGE * seen.height, PAGE)]:
+    if right.getcolors() != [(_EDGE * seen.height, page)]:
         raise LookError(f"in {width} px something sticks out at the right")
-    if cards(seen) != beside:
-        raise LookError(f"in {width} px {cards(seen)} cards are beside each other, not {beside}")
+    if (cards(seen, paper) > 1) != beside:
+        raise LookError(f"in {width} px {cards(seen, paper)} cards are beside each other")
 
 
-def cards(seen: Image.Image) -> int:
-    """Return the maximum number of cards beside each other: runs of their white."""
+def cards(seen: Image.Image, paper: tuple[int, int, int]) -> int:
+    """Return the maximum number of cards beside each other: runs of their colour."""
     most = 0
     for y in range(0, seen.height, 5):
-        row = "".join("01"[seen.getpixel((x, y)) == PAPER] for x in range(seen.width))
+        row = "".join("01"[seen.getpixel((x, y)) == paper] for x in range(seen.width))
         most = max(most, len(re.findall(f"1{{{_CARD},}}", row)))
     return most
+
+
+def all_of(page: Path, to: Path) -> list[Path]:
+    """Check a page in each width and by each light; return its pictures. Raises LookError."""
+    drawn(page)
+    pictures = []
+    for colours in COLOURS:
+        for width, beside in WIDTHS.items():
+            pictures.append(to / f"{width}-{colours}.png")
+            check(shown(page, width, colours, pictures[-1]), width, beside, colours)
+    return pictures
 
 
 def main() -> int:
@@ -94,10 +131,8 @@ def main() -> int:
         return 1
     told.to.mkdir(parents=True, exist_ok=True)
     try:
-        for width, beside in WIDTHS.items():
-            target = told.to / f"{width}.png"
-            check(shown(told.page, width, target), width, beside)
-            print(f"{target}: nothing sticks out")
+        for picture in all_of(told.page, told.to):
+            print(f"{picture}: nothing sticks out")
     except LookError as error:
         print(error, file=sys.stderr)
         return 1

@@ -5,32 +5,38 @@ It needs nothing but itself, and a phone shows it.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
-import html
+import hashlib
 import io
 import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from PIL import Image
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from flatmq_tools.cli import main
 from flatmq_tools.pipeline.report import (
+    charts,
     command,
     figures,
     from_raw,
+    needs,
     numbers,
     page,
-    pictures,
     terminal,
+    values,
 )
 from flatmq_tools.pipeline.report.figures import Figures
+from pipeline import look
 from pipeline.messages import START, Message, frame, reading
 
 
@@ -96,13 +102,14 @@ def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
     assert sorted((gap.kind, gap.device, gap.missing) for gap in told.gaps) == [
         ("lost", "steady", 1), ("lost", "steady", 2), ("silent", "silent", None),
     ]  # fmt: skip
-    assert told.gappy == 2
     assert [(r.device, r.boot, r.at, r.starts) for r in told.reboots] == [("silent", 5, 150.5, 1)]
     assert [(v.device, v.value) for v in told.newest] == [
         ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),
     ]  # fmt: skip
     assert told.dead == [figures.Dead("not JSON: Expecting value", 1)]
     assert told.delays == (500, 2000, 2000)
+    assert (steady.lost_since, steady.lost_until) == (220, 410)
+    assert (sum(told.losses), len(told.losses), told.paused) == (3, len(told.moments), 1)
     # Boards send every 10 s: one is heard where it is in 30 s.
     assert told.wide == 30
     assert [(h.heard, h.known) for h in told.heard[:3]] == [(3, 3), (3, 3), (2, 3)]
@@ -117,69 +124,309 @@ def test_batches_and_what_waited(told: Figures) -> None:
     assert [batch.late for batch in told.batches].index(True) == 3
 
 
-def texts(part: str, tags: str) -> list[str]:
-    """The texts of these elements, as a reader of the page has them."""
-    found = re.findall(rf"<(?:{tags})\b[^>]*>(.*?)</(?:{tags})>", part, re.DOTALL)
-    return [html.unescape(re.sub("<[^>]*>", "", each)) for each in found]
+class Read(HTMLParser):
+    """A page as a browser reads it: elements with their attributes, and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.scripts: list[str] = []
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open == "script":
+            self.scripts[-1] += data
+        elif data.strip() and self._open != "style":
+            self.texts.append(data.strip())
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.scripts[0])
 
 
 @pytest.fixture(scope="module")
-def written(told: Figures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return command.written(told, tmp_path_factory.mktemp("report"))
+def read(told: Figures, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    file = command.written(told, tmp_path_factory.mktemp("report"))
+    return Read(file.read_text(encoding="utf-8"))
 
 
-def test_the_page_says_so(told: Figures, written: Path) -> None:
-    text = written.read_text(encoding="utf-8")
-    found = [texts(part, "dt|dd") for part in re.findall('<div class="tile(.*?)</div>', text)]
-    assert [tuple(tile) for tile in found] == [
-        (number.name, number.text, number.note) for number in numbers.summary(told)
+def test_the_page_begins_with_what_needs_a_person(told: Figures, read: Read) -> None:
+    texts = [text.replace("\N{NARROW NO-BREAK SPACE}", " ") for text in read.texts]
+    order = [texts.index(text) for text in (
+        "2 of 3 devices need a look", "Silent", "Losing messages", "Restarting",
+        "Messages that cannot be read", "Devices", "The fleet over time", "The pipeline itself",
+    )]  # fmt: skip
+    assert order == sorted(order)
+    found = {need.kind: need.items for need in needs.needs(told)}
+    assert [(item.name, item.since) for item in found["silent"]] == [("silent", 290.5)]
+    assert [item[:] for item in found["losing"]] == [
+        ("steady", "3 messages, 5\N{NARROW NO-BREAK SPACE}%", 220, 410)
     ]
-    tiles = {name: number for name, number, _ in found}
-    assert tiles["messages"] == str(len(messages()))
-    assert (tiles["lost"], tiles["duplicates"]) == ("3", "1")
-    assert (tiles["silent"], tiles["reboots"]) == ("1", "1")
-    assert (tiles["dead letters"], tiles["batches"]) == ("1", "6")
-    every = [texts(part, "td|th") for part in re.findall("<tr>(.*?)</tr>", text)]
-    rows = {row[0]: row for row in every if len(row) == 13}
-    assert rows["steady"][3:8] == ["57", "3", "5\N{NARROW NO-BREAK SPACE}%", "1", "0"]
-    assert rows["silent"][1] == "<script>"
-    assert list(rows)[:2] == ["device", "silent"]  # who is silent needs a look first
-    newest = [row[:3] for row in every]
-    assert ["steady", "chip/temp", "20.59\N{NARROW NO-BREAK SPACE}°C"] in newest
-    # It needs nothing else.
-    assert not {"script", "link", "iframe", "img", "object"} & {*re.findall(r"<(\w+)", text)}
-    wants = re.findall(r'\b(?:src|href|srcset|data)="([^"]*)"', text)
-    assert all(want.startswith("#") for want in wants)
-    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", text)
-    assert "@import" not in text
-    assert 'name="viewport"' in text
+    assert [(item.name, item.since) for item in found["restarting"]] == [("silent", 150.5)]
+    assert found["unreadable"][0].name == "not JSON: Expecting value"
+    for item in found["silent"] + found["losing"]:
+        assert item.name in texts and item.text.replace("\N{NARROW NO-BREAK SPACE}", " ") in texts
+    # Each leads to its row.
+    rows = read.data["devices"]
+    links = {a["title"]: a["href"] for tag, a in read.elements if tag == "a" and "title" in a}
+    assert {name: f"#device-{rows['name'].index(name)}" for name in links} == links
+    assert {*links} == {"silent", "steady"}
+    assert rows["name"] == ["silent", "steady", "asleep"]
+    assert [len(kinds) for kinds in rows["needs"]] == [2, 1, 0]
+    assert rows["status"][0] == "<script>"
+    assert rows["lost"][1] == 3 and rows["heard"][0] == (START.timestamp() + 291)
+    newest = read.data["newest"]["1"]
+    assert [row[:2] for row in newest] == [["chip/temp", "20.59\N{NARROW NO-BREAK SPACE}°C"]]
 
 
-def test_every_picture_is_there_as_both(told: Figures, written: Path) -> None:
-    text = written.read_text(encoding="utf-8")
-    made = pictures.pictures(told)
-    assert [picture.name for picture in made] == [
-        "rate", "devices", "loss", "gaps", "delay", "reboots", "batches", "spool",
-    ]  # fmt: skip
-    names = re.findall(r'\bid="([^"]+)"', text)
-    assert len(names) == len(set(names))
-    for picture in made:
-        assert picture.svg in text
-        # It has the colours of the page, and no other: by day and by night.
-        assert not re.findall(r"#[0-9a-f]{6}", picture.svg)
-        assert {*re.findall(r"var\((--\w+)\)", picture.svg)} <= {*re.findall(r"(--\w+):", text)}
-        with Image.open(written.with_name(f"{picture.name}.png")) as image:
-            assert image.width > 900
-            assert len(image.convert("RGB").getcolors(1 << 24)) > 20  # type: ignore[arg-type]
-    loss = next(picture for picture in made if picture.name == "loss")
-    spool = next(picture for picture in made if picture.name == "spool")
+def test_a_person_is_spoken_to(read: Read) -> None:
+    """No word of the machinery; each time has a zone."""
+    words = {word.strip(".,").lower() for text in read.texts for word in text.split()}
+    charts = [read.data[name] for name in ("fleet", "pipeline")]
+    titles = {
+        word for of in charts for each in of for word in f"{each['title']} {each['note']}".split()
+    }
+    assert not (words | titles) & {"pack", "packs", "spool", "trigger", "seq", "boot"}
+    times = [a["datetime"] for tag, a in read.elements if tag == "time"]
+    assert len(times) > 4 and all(time and time.endswith("+00:00") for time in times)
+
+
+def test_the_page_needs_nothing_else(read: Read) -> None:
+    tags = {tag for tag, _ in read.elements}
+    assert not {"link", "iframe", "img", "object", "base", "form"} & tags
+    for tag, attributes in read.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert all((attributes.get(name) or "#")[0] == "#" for name in ("src", "href")), tag
+    policy = next(a["content"] for _, a in read.elements if "http-equiv" in a)
+    assert policy is not None and "default-src 'none'" in policy
+    # The browser runs these scripts, and no other.
+    hashes = re.findall(r"'sha256-([^']+)'", policy)
+    sha = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in read.scripts]
+    assert hashes == sha[1:] and len(hashes) == 2
+    assert "unsafe-eval" not in policy and "script-src 'unsafe" not in policy
+    assert "viewport" in {a.get("name") for _, a in read.elements}
+
+
+HOSTILE = (
+    "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "<!--", "a\x00b",
+    "\"' onclick=alert(1) x='", "\N{RIGHT-TO-LEFT OVERRIDE}gpj.exe", "{{ 7 * 7 }}", "&lt;b&gt;",
+    "x" * 65_535, "\x1b[2J", "__proto__", "]]>", "javascript:alert(1)",
+)  # fmt: skip
+
+
+def hostile(told: Figures) -> Figures:
+    """Return figures whose names are all hostile."""
+    boards = [told.devices[-1]._replace(name=n, lost=9, silent=True, status=n) for n in HOSTILE]
+    curves = {name: [1.0, None, 2.0] for name in HOSTILE}
+    band = [figures.Band(0, 1, 2, 3, 4)] * 3
+    return dataclasses.replace(
+        told, devices=boards, reboots=[], gaps=[figures.Gap(n, "lost", 0, 1, 9) for n in HOSTILE],
+        newest=[figures.Value(n, n, n, n, 0) for n in HOSTILE],
+        out_of_time=[figures.OutOfTime(n, 1, 0) for n in HOSTILE],
+        dead=[figures.Dead(n, 1, (figures.Example(n, n, 0),)) for n in HOSTILE],
+        measured=figures.Measured(0, 1, [
+            *(figures.Quantity(n, n, 13, band, curves) for n in HOSTILE),
+            figures.Quantity(HOSTILE[0], "", 13, [], curves),
+        ], 13, 13),
+    )  # fmt: skip
+
+
+def test_names_are_texts(told: Figures) -> None:
+    """Whatever they contain: the page has the elements and scripts of one with plain names."""
+    bad, plain = hostile(told), hostile(told)
+    swapped = {name: f"name {n}" for n, name in enumerate(HOSTILE)}
+    plain = dataclasses.replace(
+        plain, devices=[d._replace(name=swapped[d.name]) for d in plain.devices],
+        out_of_time=[o._replace(device=swapped[o.device]) for o in plain.out_of_time],
+        dead=[d._replace(kind=swapped[d.kind]) for d in plain.dead],
+    )  # fmt: skip
+    seen, wanted = Read(page.page(bad)), Read(page.page(plain))
+    assert [(tag, {*a}) for tag, a in seen.elements] == [(tag, {*a}) for tag, a in wanted.elements]
+    assert seen.scripts[1:] == wanted.scripts[1:]
+    assert sorted(seen.data["devices"]["name"]) == sorted(HOSTILE)
+    assert {a["title"] for tag, a in seen.elements if tag == "a" and "title" in a} <= {*HOSTILE}
+    out = io.StringIO()
+    terminal.show(bad, Console(file=out, width=80))
+    assert "\x1b" not in out.getvalue() and "\N{RIGHT-TO-LEFT OVERRIDE}" not in out.getvalue()
+    assert len(out.getvalue()) < 20_000
+
+
+def test_the_charts_of_the_fleet(told: Figures) -> None:
+    made = {chart["title"]: chart for chart in charts.fleet(told)}
+    assert [*made] == ["Messages", "Devices heard", "Delay", "Messages lost"]
+    assert sum(made["Messages lost"]["bars"][0][2]) == 3
+    known, heard = (line for _, _, line in made["Devices heard"]["lines"])
+    assert (max(known), heard[0]) == (3, 3)
+    assert made["Delay"]["high"] == 2000
+    batches = {chart["title"]: chart for chart in charts.pipeline(told.batches)}
+    assert batches["Time of a batch"]["high"] == 0.9
     # 35 that the last batch left, and its own.
-    assert spool.says.endswith("at most 55.")
-    # Batches of the same time are below the messages that came then.
-    hours = {p.name: re.findall(r">(\d\d:\d\d)<", p.svg) for p in made}
-    assert hours["batches"] == hours["spool"] == hours["rate"] != []
-    assert "steady" in loss.svg
-    assert "3 " in loss.svg
+    assert max(filter(None, batches["Messages that wait"]["bars"][0][2])) == 55
+
+
+def test_a_chart_of_one_value_is_not_blank(told: Figures) -> None:
+    """All delays are equal, or there is a single one: the line is within the chart."""
+    for delay in (500.0, 0.0, -3.0):
+        moments = [figures.Moment(n, 1, delay, delay, delay) for n in range(3)]
+        same = Figures(told.since, told.until, 3, moments=moments)
+        (chart,) = (chart for chart in charts.fleet(same) if chart["title"] == "Delay")
+        assert chart["low"] <= delay <= chart["high"] and chart["low"] < chart["high"]
+    flat = figures.Quantity("t", "Cel", 1, [], {"a": [20.5, 20.5]})
+    chart = charts.value(flat, (0, 1), ["blue"])
+    assert chart["low"] < 20.5 < chart["high"]
+
+
+def test_the_last_seconds_do_not_silence_the_fleet(told: Figures) -> None:
+    """The last stretch of time is not over: who is not heard in it is not silent."""
+    heard = [figures.Heard(at, 20, 20) for at in (0, 30, 60)] + [figures.Heard(90, 0, 20)]
+    until = told.since + datetime.timedelta(seconds=91)
+    cut = Figures(told.since, until, 9, wide=30, heard=heard)
+    (chart,) = (chart for chart in charts.fleet(cut) if chart["title"] == "Devices heard")
+    assert min(chart["lines"][1][2]) == 20
+
+
+def test_who_was_silent_for_a_while_is_counted(told: Figures) -> None:
+    calm = dataclasses.replace(
+        told, devices=[d._replace(silent=False) for d in told.devices], paused=3
+    )
+    (silent,) = (number for number in numbers.summary(calm) if number.name == "silent now")
+    assert (silent.text, silent.note) == ("0", "3 others for a while")
+
+
+def test_silence_since_the_newest_message_is_said(told: Figures) -> None:
+    late = told.until + datetime.timedelta(hours=5)
+    assert "5\N{NARROW NO-BREAK SPACE}h before this report was written" in page.page(told, late)
+    assert "before this report" not in page.page(told, told.until) + page.page(told)
+
+
+def test_there_is_no_empty_card(told: Figures) -> None:
+    calm = Figures(told.since, told.until, 1, moments=[figures.Moment(0, 1, None, None, None)])
+    seen = Read(page.page(calm))
+    assert [chart["title"] for chart in seen.data["fleet"]] == ["Messages"]
+    ids = {a["id"] for tag, a in seen.elements if tag == "section" and "id" in a}
+    assert ids == {"fleet"}
+    single = Figures(told.since, told.since, 1)  # one message has no span to be spread over
+    assert "1" in Read(page.page(single)).texts
+
+
+def table_of(folder: Path, rows: dict[str, list[Any]]) -> None:
+    columns = pa.table(rows)
+    kind = pa.timestamp("us", "UTC")
+    for name in ("time", "received"):
+        at = columns.column_names.index(name)
+        columns = columns.set_column(at, name, columns[name].cast(kind))
+    (folder / "measurements").mkdir(parents=True)
+    pq.write_table(columns, folder / "measurements" / "part.parquet")
+
+
+def measured(folder: Path, devices: int, span: float = 3600.0) -> Figures:
+    """Write values of `n` that the devices have: device 7 has 7, then 8."""
+    times = [START + datetime.timedelta(seconds=at) for at in (0, span / 2)]
+    names = [f"d{n}" for n in range(devices)]
+    at = [at for at in times for _ in names]
+    table_of(folder, {
+        "device": names * 2, "quantity": ["n"] * 2 * devices, "unit": [None] * 2 * devices,
+        "value": [float(n) for n in range(devices)] + [n + 1.0 for n in range(devices)],
+        "time": at, "received": at,
+    })  # fmt: skip
+    return Figures(START, START + datetime.timedelta(seconds=span), 2 * devices)
+
+
+def test_few_devices_have_lines(tmp_path: Path) -> None:
+    found = values.read(tmp_path, measured(tmp_path, 3))
+    assert found is not None and found.step == 60
+    (of,) = found.quantities
+    assert (of.name, of.unit, of.devices, of.bands) == ("n", "", 3, [])
+    line = of.curves["d2"]
+    assert (line[0], line[30], line.count(None)) == (2, 3, len(line) - 2)
+    chart = charts.value(of, (0, 60), ["blue"])
+    assert [name for name, _, _ in chart["lines"]] == ["d0", "d1", "d2"]
+
+
+def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the lines there is room for, of those first that need a look; the page says so."""
+    monkeypatch.setattr(values, "POINTS", 15 * 61)
+    told = measured(tmp_path, 101)
+    found = values.read(tmp_path, told, ["d77", "nobody"])
+    assert found is not None
+    (of,) = found.quantities
+    assert of.bands[0] == figures.Band(0, 10, 50, 90, 100)
+    assert of.bands[30] == figures.Band(1, 11, 51, 91, 101)
+    assert of.bands[1] is None
+    assert len(of.curves) == found.curves_of == 10 and "d77" in of.curves
+    told.measured = found
+    assert "the lines of 10 of 101 devices" in page.page(told)
+
+
+def test_values_of_a_year_are_read_of_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """And of less if there are very many; a table that is not there is none."""
+    assert values.read(tmp_path, Figures(START, START, 1)) is None
+    told = measured(tmp_path, 20, span=400 * values.DAY)
+    assert values.read(tmp_path, told) is None  # the newest is 200 days old
+    told.until = START + datetime.timedelta(days=200, minutes=1)
+    for longest, step in ((values.DAY, 900), (told.span, 3 * values.DAY)):
+        found = values.read(tmp_path, told, (), longest)
+        assert found is not None and found.step == step
+    monkeypatch.setattr(values, "_READINGS", 30)  # the first 20 are 200 days older
+    found = values.read(tmp_path, told, (), told.span)
+    assert found is not None and found.step == 7200
+
+
+def test_there_are_more_names_than_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The names that most devices have stay, and the page says what is left out."""
+    monkeypatch.setattr(values, "POINTS", 700)
+    told = measured(tmp_path, 7)
+    rows = pq.read_table(tmp_path / "measurements").to_pydict()
+    rows["quantity"][:7] = [f"own {n}" for n in range(7)]
+    pq.write_table(pa.table(rows), tmp_path / "measurements" / "part.parquet")
+    found = values.read(tmp_path, told)
+    assert found is not None
+    assert [(q.name, q.devices) for q in found.quantities] == [
+        ("n", 7), *((f"own {n}", 1) for n in range(6)),
+    ]  # fmt: skip
+    told.measured = found
+    assert "no room for 1 value of" in page.page(told)
+
+
+def test_a_large_fleet_has_a_page_of_some_megabytes(told: Figures) -> None:
+    boards = [told.devices[-1]._replace(name=f"dev-{n:05d}", lost=n % 7) for n in range(20_000)]
+    text = page.page(dataclasses.replace(told, devices=boards, gaps=[]))
+    assert len(text) < 4_000_000
+    assert len(Read(text).data["devices"]["name"]) == 20_000
+
+
+def test_a_browser_shows_it(told: Figures, tmp_path: Path) -> None:
+    """In both widths and both colours, with charts in which something is drawn."""
+    try:
+        look.browser()
+    except look.LookError as error:
+        pytest.skip(str(error))
+    names = [f"board-{n}" for n in range(9)]
+    curves = {name: [20.0 + n, None, 21.0, 21.0] for n, name in enumerate(names)}
+    band = [figures.Band(19, 20, 21, 22, 23)] * 4
+    told = dataclasses.replace(
+        told, devices=[*told.devices, *(told.devices[0]._replace(name=n) for n in names)],
+        measured=figures.Measured(0, 150, [
+            figures.Quantity("temperature", "Cel", 9, band, curves),
+            figures.Quantity("flat", "", 1, [], {"board-1": [5.0] * 4}),
+        ], 9, 9),
+    )  # fmt: skip
+    look.all_of(command.written(told, tmp_path), tmp_path)
 
 
 def test_the_terminal_says_the_same(told: Figures) -> None:
@@ -189,12 +436,13 @@ def test_the_terminal_says_the_same(told: Figures) -> None:
     for number in numbers.summary(told):
         text = number.text.replace("\N{NARROW NO-BREAK SPACE}", " ")
         assert [number.name, text] in [line[:2] for line in lines]
+    assert [f"{numbers.local(told.since)} to {numbers.local(told.until)}"] in lines
     heads = next(line for line in lines if line[0] == "device")
     steady = next(line for line in lines if line[0] == "steady")
     # It sent no status, and its cell is empty.
     assert dict(zip(heads[2:], steady[1:], strict=True)) == {
-        "silent for": "0 s", "received": "57", "lost": "3", "twice": "1", "reordered": "0",
-        "delay": "500 ms", "reboots": "0",
+        "silent for": "0 s", "received": "57", "lost": "3", "copies": "1", "late": "0",
+        "delay": "500 ms", "restarts": "0",
     }  # fmt: skip
 
 
@@ -215,9 +463,9 @@ def test_many_batches_are_drawn_as_few_points(told: Figures) -> None:
     """A day of them, and the longest is not passed over."""
     first = told.batches[0]
     many = [first._replace(at=float(n), seconds=0.5 + 9 * (n == 777)) for n in range(86_400)]
-    drawn = pictures._thinned(many, lambda batch: batch.seconds)
-    assert len(drawn) <= pictures.POINTS + 1
-    assert max(batch.seconds for batch in drawn) == 9.5
+    chart = charts.pipeline(many)[0]
+    assert len(chart["lines"][0][2]) <= figures.BUCKETS + 1
+    assert chart["high"] == 9.5
 
 
 def test_the_depth_is_known_where_spark_reads_files(
@@ -238,38 +486,6 @@ def test_the_depth_is_known_where_spark_reads_files(
     before = [total - last - 15, total - last, total]  # rows of the batches before it
     assert [b.spool for b in asked.batches] == [c - b for c, b in zip(came, before, strict=True)]
     assert came[0] > before[0]
-
-
-def test_nothing_to_show_is_said(told: Figures) -> None:
-    calm = Figures(told.since, told.until, 1)
-    made = pictures.pictures(calm)
-    names = ["rate", "devices", "loss", "gaps", "delay", "reboots"]
-    assert [picture.name for picture in made] == names
-    assert "nothing was lost" in next(p.svg for p in made if p.name == "loss")
-    assert "no progress was noted" in page.page(calm, made)
-    # One message has no span to be spread over.
-    single = Figures(told.since, told.since, 1, moments=[figures.Moment(0, 1, None, None, None)])
-    assert pictures.pictures(single)[0].says == "Messages per second over time, at most 1."
-
-
-def test_long_names_are_told_apart(told: Figures) -> None:
-    """Boards of one fleet begin alike; the picture has room for what differs."""
-    names = [f"fleet-of-the-north-board-{n:04d}" for n in (7, 12)]
-    boards = [told.devices[-1]._replace(name=name, lost=7) for name in names]
-    made = pictures.pictures(Figures(told.since, told.until, 1, devices=boards))
-    (loss,) = (p for p in made if p.name == "loss")
-    assert "…board-0007<" in loss.svg
-    assert "…board-0012<" in loss.svg
-    assert "north" not in re.sub("aria-label=.[^>]*", "", loss.svg)
-
-
-def test_a_short_name_beside_a_long_one_is_whole(told: Figures) -> None:
-    names = ["kitchen", "fleet-of-the-north-board-0007"]
-    boards = [told.devices[-1]._replace(name=name, lost=7) for name in names]
-    made = pictures.pictures(Figures(told.since, told.until, 1, devices=boards))
-    (loss,) = (p for p in made if p.name == "loss")
-    assert ">kitchen<" in loss.svg
-    assert "board-0007<" in loss.svg
 
 
 def test_the_command_says_what_is_missing_before_spark_starts(tmp_path: Path) -> None:
@@ -296,7 +512,7 @@ def test_delta_is_read_as_parquet_is(spark: SparkSession, tables: Path, tmp_path
 
     # What it no longer has is on the disk all the same.
     for batch in (0, 1, 0):
-        part = pyarrow.parquet.read_table(tables / "raw" / f"batch={batch}", partitioning=None)
+        part = pq.read_table(tables / "raw" / f"batch={batch}", partitioning=None)
         write_deltalake(tmp_path / "raw", part, mode="append")
     DeltaTable(tmp_path / "raw").restore(1)
     assert from_raw.table(spark, tmp_path / "raw").count() == len(messages())

@@ -557,10 +557,9 @@ def report(
 ) -> None:
     """Write OUT/report.html, a report of what the fleet sent.
 
-    Prints the figures too. The charts are embedded in the page and written beside it as PNG
-    files. OUT may also name a file ending in .html. The figures are those that `flatmq
-    pipeline run` keeps in FOLDER/state; without them, Spark reads FOLDER/raw, with --identity
-    and --mapping.
+    Prints the figures too. OUT may also name a file ending in .html. The figures are those
+    that `flatmq pipeline run` keeps in FOLDER/state; without them, Spark reads FOLDER/raw, with
+    --identity and --mapping. Measured values are those of FOLDER/measurements.
     """
     from .report import command
     from .report.period import Period

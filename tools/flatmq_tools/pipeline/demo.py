@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -402,23 +402,13 @@ class Demo:
             values = self._others.published.values
             where = "in measurements, of Zigbee2MQTT and Tasmota"
             rows.append(("values of others", values, values, landed.others, where))
-        table = Table(box=box.SIMPLE)
-        for head in ("", "the boards", "the tables"):
-            table.add_column(head, justify="right" if head else "left")
-        table.add_column("", no_wrap=True)
         wrong = compare.differences(boots, landed.seen, order)
         if not surely <= landed.silent <= silent:
             wrong.append(
                 f"silent: {sorted(landed.silent - silent)} are not, "
                 f"{sorted(surely - landed.silent)} are missing"
             )
-        for name, least, most, is_, where in rows:
-            did = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-            good = least <= is_ <= most
-            table.add_row(name, did, f"{is_:,}", where if good else f"{where}  WRONG")
-            if not good:
-                wrong.append(f"{name}: {is_:,}, not {did}")
-        self.console.print(table)
+        wrong += shown(rows, self.console)
         for line in wrong[:SHOWN]:
             self._say(line)
         if len(wrong) > SHOWN:
@@ -430,6 +420,25 @@ class Demo:
             f"duplicated {copies:,}, found {found['duplicates']:,}: {verdict}[/]"
         )
         return (1 if wrong else 0), line
+
+
+def shown(rows: Sequence[tuple[str, int, int, int, str]], console: Console) -> list[str]:
+    """Print the final table, and return the rows that are wrong.
+
+    rows  name, the least and the most that the boards did, what is in the tables, and where
+    """
+    table, wrong = Table(box=box.SIMPLE), []
+    for head in ("", "the boards", "the tables"):
+        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for name, least, most, is_, where in rows:
+        did = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        good = least <= is_ <= most
+        table.add_row(name, did, f"{is_:,}", where if good else f"{where}  WRONG")
+        if not good:
+            wrong.append(f"{name}: {is_:,}, not {did}")
+    console.print(table)
+    return wrong
 
 
 def _receives(ingest: Child) -> bool:

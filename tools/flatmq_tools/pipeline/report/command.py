@@ -1,10 +1,11 @@
-"""The command `flatmq pipeline report`: a page with pictures, and numbers in the terminal.
+"""The command `flatmq pipeline report`: a page, and its numbers in the terminal.
 
 The figures come from the state of a run, or from the table raw.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from rich.console import Console
 from ..java import JavaError
 from ..mapping.files import MappingError
 from ..state.store import StateError
-from . import from_state, page, pictures, terminal
+from . import from_state, needs, page, terminal, values
 from .figures import RAW, Figures, ReportError
-from .period import Period, PeriodError
+from .period import UTC, Period, PeriodError
 
 ERRORS = (ReportError, PeriodError, StateError, JavaError, MappingError)
 PAGE = "report.html"
@@ -27,7 +28,7 @@ def main(
     identity: str = "topic", mapping: Sequence[str] = (), period: Period = _EVERYTHING,
     from_raw: bool = False,
 ) -> int:  # fmt: skip
-    """Write OUT/report.html and OUT/*.png, or OUT and its pictures beside where OUT is a .html.
+    """Write OUT/report.html, or OUT where that is a .html.
     The state of a run is asked if there is one, unless `from_raw`; `identity`, `mapping`, `master`
     and `conf` are for Spark, which reads raw if there is none. ReportError where there is nothing
     to report of."""
@@ -37,10 +38,14 @@ def main(
         if figures is None:
             status.update("starting Spark ...")
             figures = _of_raw(tables, master, conf or {}, identity, mapping, period)
-        status.update("drawing ...")
-        file = written(figures, out)
+        status.update("reading measured values ...")
+        first = [device.name for device in needs.worst(figures)]
+        longest = values.DAY if period.since is None else figures.span
+        figures.measured = values.read(tables, figures, first, longest)
+        status.update("writing the page ...")
+        file = written(figures, out, datetime.datetime.now(UTC) if period.until is None else None)
     terminal.show(figures, console)
-    console.print(f"{file} and its pictures beside it", markup=False, highlight=False)
+    console.print(str(file), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -66,12 +71,9 @@ def _of_raw(
         spark.stop()
 
 
-def written(figures: Figures, out: Path) -> Path:
-    """Write page and pictures, and return the page's path."""
+def written(figures: Figures, out: Path, now: datetime.datetime | None = None) -> Path:
+    """Write the page, and return its path; `now` is as for `page.page`."""
     file = out if out.suffix == ".html" else out / PAGE
     file.parent.mkdir(parents=True, exist_ok=True)
-    made = pictures.pictures(figures)
-    for picture in made:
-        (file.parent / f"{picture.name}.png").write_bytes(picture.png)
-    file.write_text(page.page(figures, made), encoding="utf-8")
+    file.write_bytes(page.page(figures, now).encode(errors="replace"))
     return file

@@ -6,7 +6,7 @@ import bisect
 import datetime
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ GAPS = 2000
 """The most gaps that are fetched, those with most missing first,"""
 GAP_DEVICES = 20
 """of so many devices that lost most, and so many that were silent for longest."""
-NEWEST = 500
+NEWEST = 5000
 """The most values that are fetched, the newest first."""
 
 
@@ -71,6 +71,9 @@ class Device(NamedTuple):
     silent_s: float | None
     silent: bool
     status: str | None
+    lost_since: float | None = None
+    """Between which arrivals readings were found missing, first and last."""
+    lost_until: float | None = None
 
     @property
     def numbered(self) -> bool:
@@ -102,6 +105,15 @@ class Reboot(NamedTuple):
     starts: int
 
 
+class OutOfTime(NamedTuple):
+    """Readings of a device in the table out_of_time."""
+
+    device: str
+    readings: int
+    since: float
+    """When the first of them came, or the day."""
+
+
 class Value(NamedTuple):
     """The newest of a quantity."""
 
@@ -110,6 +122,45 @@ class Value(NamedTuple):
     unit: str
     value: float | str | bool
     at: float
+
+
+class Band(NamedTuple):
+    """Devices in a stretch of time: percentiles of the means of each of them."""
+
+    low: float
+    """The lowest of them,"""
+    p10: float
+    p50: float
+    p90: float
+    high: float
+    """and the highest."""
+
+
+class Quantity(NamedTuple):
+    """A measured value: its means in stretches of time; None where a stretch has none."""
+
+    name: str
+    unit: str
+    devices: int
+    bands: list[Band | None]
+    """Empty if there are the curves of all devices, and these are few."""
+    curves: dict[str, list[float | None]]
+    """By device: of all devices, or of some of them."""
+
+
+@dataclass
+class Measured:
+    """Measured values over time, a point for each `step` seconds from `at`."""
+
+    at: float
+    step: float
+    quantities: list[Quantity] = field(default_factory=list)
+    left_out: int = 0
+    """Quantities, those of fewest devices, for which there was no room."""
+    devices: int = 0
+    """So many devices have values, """
+    curves_of: int = 0
+    """and so many of them have all their curves here."""
 
 
 class Example(NamedTuple):
@@ -156,19 +207,21 @@ class Figures:
     step: float = 1.0
     wide: float = 1.0
     moments: list[Moment] = field(default_factory=list)
+    losses: list[int] = field(default_factory=list)
+    """Readings found missing in each of the moments."""
     heard: list[Heard] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
-    """Of the devices that have most,"""
-    gappy: int = 0
-    """of so many that have any."""
+    """Of the devices that have most."""
+    paused: int = 0
+    """Devices that were silent for a while."""
     reboots: list[Reboot] = field(default_factory=list)
     newest: list[Value] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
-    out_of_time: int = 0
-    """Readings of the table out_of_time,"""
-    out_of_time_of: str = ""
-    """and the device that has most of them."""
+    out_of_time: list[OutOfTime] = field(default_factory=list)
+    """Those with most readings first."""
+    measured: Measured | None = None
+    """None if there is no table measurements."""
     batches: list[Batch] = field(default_factory=list)
     delays: tuple[float | None, float | None, float | None] = (None, None, None)
     """p50, p95, p99 of all, in ms."""
@@ -198,6 +251,25 @@ def begins(since: datetime.datetime, span: float, width: float) -> list[float]:
     """Return when stretches of `width` seconds begin, in seconds after `since`, up to `span`."""
     first = since.timestamp() // width * width - since.timestamp()
     return [first + n * width for n in range(math.floor((span - first) / width) + 1)]
+
+
+def losses(figures: Figures, found: Iterable[tuple[float, int]]) -> None:
+    """Add up by moments what was missing: seconds after the first message, and how many."""
+    starts = [moment.at for moment in figures.moments]
+    figures.losses = [0] * len(starts)
+    for at, missing in found:
+        figures.losses[max(bisect.bisect_right(starts, at) - 1, 0)] += missing
+
+
+def losing(devices: Iterable[Device], ends: Mapping[str, tuple[float, float]]) -> list[Device]:
+    """Return the devices with the times of their first and their last loss."""
+    nothing = (math.inf, -math.inf)
+    found = []
+    for device in devices:
+        since, until = ends.get(device.name, nothing)
+        known = since <= until
+        found.append(device._replace(lost_since=since, lost_until=until) if known else device)
+    return found
 
 
 def waited(figures: Figures, ends: Sequence[float], came: Sequence[int]) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +16,7 @@ from ..jobs.columns import MESSAGE
 from ..jobs.health import Health
 from ..mapping.mapping import Mapping
 from . import figures as shared
+from . import values
 from .figures import (
     GAP_DEVICES,
     GAPS,
@@ -29,6 +28,7 @@ from .figures import (
     Gap,
     Heard,
     Moment,
+    OutOfTime,
     Reboot,
     ReportError,
     Value,
@@ -76,17 +76,17 @@ def _out_of_time(
     until: datetime.datetime | None,
 ) -> None:  # fmt: skip
     """Count the readings in a table that is there only if it has some."""
-    if all(_is_hidden(file.relative_to(folder)) for file in folder.rglob("*.parquet")):
+    table = values.dataset(folder)
+    if table is None:
         return
-    chosen: ds.Expression = ds.scalar(True)
-    if since is not None:
-        chosen &= ds.field("received") >= since
-    if until is not None:
-        chosen &= ds.field("received") < until
-    rows = ds.dataset(folder, format="parquet").to_table(["device"], filter=chosen)
-    counts = Counter(rows["device"].to_pylist())
-    figures.out_of_time = rows.num_rows
-    figures.out_of_time_of = counts.most_common(1)[0][0] if counts else ""
+    chosen = values.within(table, since, until)
+    rows = table.to_table(["device", "received"], filter=chosen)
+    found = rows.group_by("device").aggregate([("received", "count"), ("received", "min")])
+    figures.out_of_time = [
+        OutOfTime(row["device"], row["received_count"], _after(row["received_min"], figures.since))
+        for row in found.sort_by([("received_count", "descending"), ("device", "ascending")])
+        .to_pylist()
+    ]  # fmt: skip
 
 
 def _waited(figures: Figures, raw: DataFrame) -> None:
@@ -215,9 +215,23 @@ def _gaps(figures: Figures, gaps: DataFrame) -> None:
         of = kept.groupBy("device").agg(
             F.sum(F.coalesce("missing", F.lit(0))).alias("missing"),
             F.sum(F.when(F.col("kind") == "silent", silence).otherwise(0.0)).alias("silent"),
+            F.min(F.when(F.col("kind") == "lost", F.col("until"))).alias("first"),
+            F.max(F.when(F.col("kind") == "lost", F.col("until"))).alias("last"),
         )
         rows = of.collect()
-        figures.gappy = len(rows)
+        figures.paused = sum(row.silent > 0 for row in rows)
+        ends = {
+            row.device: (_after(row.first, figures.since), _after(row.last, figures.since))
+            for row in rows if row.first is not None
+        }  # fmt: skip
+        figures.devices = shared.losing(figures.devices, ends)
+        when = (F.floor(F.unix_micros("until") / (figures.step * 1e6)) + 0.5) * figures.step
+        lost = kept.where("kind = 'lost'").groupBy(when.alias("at"))
+        shared.losses(
+            figures,
+            ((row.at - figures.since.timestamp(), row.missing)
+             for row in lost.agg(F.sum("missing").alias("missing")).collect()),
+        )  # fmt: skip
         chosen = set()
         for name in ("missing", "silent"):
             most = sorted(rows, key=lambda r: (-r[name], r.device))[:GAP_DEVICES]
@@ -281,11 +295,11 @@ def _newest(packs: DataFrame, start: datetime.datetime) -> list[Value]:
         .limit(NEWEST)
         .collect()
     )
-    values = []
+    newest = []
     for row in rows:
         value = next(v for v in (row.value, row.text, row.flag) if v is not None)
-        values.append(Value(row.device, row.quantity, row.unit, value, _after(row.time, start)))
-    return sorted(values)
+        newest.append(Value(row.device, row.quantity, row.unit, value, _after(row.time, start)))
+    return sorted(newest)
 
 
 def _device(row: Any, start: datetime.datetime) -> Device:

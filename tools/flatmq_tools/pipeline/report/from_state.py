@@ -35,6 +35,7 @@ from .figures import (
     Gap,
     Heard,
     Moment,
+    OutOfTime,
     Reboot,
     ReportError,
     Value,
@@ -109,8 +110,8 @@ class _Asked:
         if (begin, end) != (low, high):
             step = "hours" if begin % DAY or end % DAY else "days"
             self.figures.remarks.append(
-                f"The numbers of devices are of whole {step}, from {_moment(begin):{_FORM}} to "
-                f"{_moment(end):{_FORM}} UTC."
+                f"The numbers of devices are of whole {step}, from "
+                f"{_moment(begin).astimezone():{_FORM}} to {_moment(end).astimezone():{_FORM}}."
             )
         if not self._now:
             self.figures.remarks.append(
@@ -288,7 +289,8 @@ class _Asked:
         count = len(names.dictionary)
         lost = np.bincount(code[inside], missing[inside], count)
         lasting = np.bincount(code[inside], ((until - since) * silent)[inside], count)
-        self.figures.gappy = len(np.unique(code[inside]))
+        self.figures.paused = len(np.unique(code[inside & silent]))
+        self._losses(names.dictionary.to_pylist(), code, until, missing, inside & ~silent)
         chosen = np.zeros(count, np.bool_)
         ranked = np.argsort(np.array(names.dictionary.to_pylist(), np.str_), kind="stable")
         for most in (lost, lasting):
@@ -308,6 +310,18 @@ class _Asked:
                 strict=True,
             )
         ]
+
+    def _losses(
+        self, names: list[str], code: Ints, until: Ints, missing: Ints, chosen: Bools
+    ) -> None:  # fmt: skip
+        """Say when readings were found missing: of the fleet, and of each device."""
+        code, at, missing = code[chosen], (until[chosen] - self._first) / 1e6, missing[chosen]
+        shared.losses(self.figures, zip(at.tolist(), missing.tolist(), strict=True))
+        since, last = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+        np.minimum.at(since, code, at)
+        np.maximum.at(last, code, at)
+        ends = dict(zip(names, zip(since.tolist(), last.tolist(), strict=True), strict=True))
+        self.figures.devices = shared.losing(self.figures.devices, ends)
 
     # Messages
 
@@ -345,12 +359,14 @@ class _Asked:
             every = tuple(Example(t, r, (at - self._first) / 1e6) for t, r, at in examples)
             self.figures.dead.append(Dead(kind, messages, every))
         readings = self._db.execute(
-            "SELECT name, sum(readings) FROM out_of_time "
+            "SELECT name, sum(readings), min(day) FROM out_of_time "
             f"JOIN devices ON devices.id = out_of_time.device {days} "
             "GROUP BY name ORDER BY 2 DESC, 1", values,
-        ).fetchall()  # fmt: skip
-        self.figures.out_of_time = sum(count for _, count in readings)
-        self.figures.out_of_time_of = readings[0][0] if readings else ""
+        )  # fmt: skip
+        self.figures.out_of_time = [
+            OutOfTime(name, count, max(day - self._first, 0) / 1e6)
+            for name, count, day in readings
+        ]
 
 
 def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
@@ -371,7 +387,7 @@ def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
 
 
 _COUNTED = ("received", "lost", "duplicates", "reordered")
-_FORM = "%d %b %Y, %H:%M"
+_FORM = "%d %b %Y, %H:%M %Z"
 
 
 def _delays(

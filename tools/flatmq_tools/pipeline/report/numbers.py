@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .figures import Device, Figures, Value
+from .figures import Batch, Device, Figures, Value
 
 UNITS = {"Cel": "°C", "%RH": "%", "%EL": "%"}  # as people write SenML's units (RFC 8428, 12.1)
 UNKNOWN = "–"  # noqa: RUF001
+_STATUSES = 4  # that are named
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
@@ -22,77 +25,78 @@ class Number(NamedTuple):
 
 
 def summary(figures: Figures) -> list[Number]:
-    """Return the most important figures, in the order in which a reader looks for them."""
+    """Return what needs a look, then the sums of the fleet."""
     devices = figures.devices
-    lost, received = (sum(getattr(d, name) for d in devices) for name in ("lost", "received"))
-    duplicates = sum(d.duplicates for d in devices)
-    reordered = sum(d.reordered for d in devices)
     silent = sum(d.silent for d in devices)
-    unheard = sum(d.unheard for d in devices)
-    reboots = sum(d.reboots for d in devices)
+    paused = figures.paused - silent
     dead = sum(each.messages for each in figures.dead)
-    p50, p95, p99 = figures.delays
-    most = max((m.messages / figures.step for m in figures.moments), default=0.0)
-    mean = figures.messages / figures.span if figures.span else 0.0
-    numbered = [d for d in devices if d.numbered]
-    part = lost / (lost + sum(d.received for d in numbered)) if lost else 0.0
+    wrong = sum(each.readings for each in figures.out_of_time)
     return [
-        Number("messages", count(figures.messages), f"in {duration(figures.span)}"),
-        Number("messages per second", decimal(mean), f"at most {decimal(most)}"),
-        Number("devices", count(len(devices)), statuses(devices)),
-        Number("silent", count(silent), _who(d.name for d in devices if d.silent),
-               "odd" if silent else "good"),
-        Number("readings", count(received),
-               f"{count(unheard)} before anybody listened" if unheard else "each counted once"),
-        _lost(lost, part, len(numbered), len(devices)),
-        Number("duplicates", count(duplicates),
-               "dropped by device, boot, seq" if len(numbered) == len(devices)
-               else "by number, or marked by the broker"),
-        Number("out of order", count(reordered), "later than a larger seq"),
-        Number("delay, median", milliseconds(p50),
-               f"95 %: {milliseconds(p95)}, 99 %: {milliseconds(p99)}" if p50 is not None
-               else "no pack has a time"),
-        Number("reboots", count(reboots), _who(d.name for d in devices if d.reboots)),
-        Number("dead letters", count(dead),
-               figures.dead[0].kind if dead else "every pack was read", "bad" if dead else "good"),
-        Number("out of time", count(figures.out_of_time),
-               f"most from {figures.out_of_time_of}" if figures.out_of_time
-               else "every time was near its arrival", "odd" if figures.out_of_time else "good"),
-        _batches(figures),
+        Number("silent now", count(silent),
+               f"{some(paused, 'other')} for a while" if paused > 0
+               else _who(d.name for d in devices if d.silent), "odd" if silent else "good"),
+        Number("restarts", count(sum(d.reboots for d in devices)),
+               _who(d.name for d in devices if d.reboots)),
+        Number("wrong times", count(wrong),
+               f"most from {figures.out_of_time[0].device}" if wrong
+               else "every time was near its arrival", "odd" if wrong else "good"),
+        Number("unreadable", count(dead),
+               figures.dead[0].kind if dead else "every message was read",
+               "bad" if dead else "good"),
+        *sums(figures),
     ]  # fmt: skip
 
 
-def _lost(lost: int, part: float, numbered: int, devices: int) -> Number:
+def sums(figures: Figures) -> list[Number]:
+    """Return the sums of the fleet."""
+    devices = figures.devices
+    lost, duplicates, reordered, unheard = (
+        sum(getattr(d, name) for d in devices)
+        for name in ("lost", "duplicates", "reordered", "unheard")
+    )
+    p50, p95, p99 = figures.delays
+    mean = figures.messages / figures.span if figures.span else 0.0
+    numbered = [d for d in devices if d.numbered]
+    return [
+        Number("devices", count(len(devices)), statuses(devices)),
+        Number("messages", count(figures.messages),
+               f"in {duration(figures.span)}, {decimal(mean)} per second"),
+        _lost(lost, unheard, numbered, len(devices)),
+        Number("delay, median", milliseconds(p50),
+               f"95 %: {milliseconds(p95)}, 99 %: {milliseconds(p99)}" if p50 is not None
+               else "no message has a time"),
+        Number("copies", count(duplicates), "came again, and were dropped"),
+        Number("out of order", count(reordered), "came after a later one"),
+    ]  # fmt: skip
+
+
+def _lost(lost: int, unheard: int, numbered: Sequence[Device], devices: int) -> Number:
     if devices and not numbered:
-        return Number("lost", UNKNOWN, "no device numbers its messages")
-    note = percent(part) if lost else "nothing missing"
-    if numbered < devices:
-        note += f" of {count(numbered)} {'device' if numbered == 1 else 'devices'} with numbers"
-    return Number("lost", count(lost), note, "bad" if lost else "good")
+        return Number("lost messages", UNKNOWN, "no device numbers its messages")
+    sent = lost + sum(d.received for d in numbered)
+    note = percent(lost / sent) if lost else "nothing missing"
+    if len(numbered) < devices:
+        note += f" of {some(len(numbered), 'device')} with numbers"
+    if unheard:
+        note += f"; {count(unheard)} before anybody listened"
+    return Number("lost messages", count(lost), note, "bad" if lost else "good")
 
 
-def _batches(figures: Figures) -> Number:
-    if not figures.batches:
-        return Number("batches", UNKNOWN, "no progress was noted")
-    late = sum(batch.late for batch in figures.batches)
-    took = sorted(batch.seconds for batch in figures.batches)
-    note = f"median {duration(took[len(took) // 2])}, {count(late)} longer than the trigger"
-    return Number("batches", count(len(figures.batches)), note)
-
-
-def worst(devices: list[Device]) -> list[Device]:
-    """Those that need a look first."""
-    return sorted(devices, key=lambda d: (-d.silent, -d.lost, -d.reboots, -d.duplicates, d.name))
+def late(batches: Sequence[Batch]) -> str:
+    """Return in a sentence how the pipeline kept up."""
+    took = sorted(batch.seconds for batch in batches)
+    many = sum(batch.late for batch in batches)
+    return (
+        f"{some(len(batches), 'batch', 'batches')}; half of them took less than "
+        f"{duration(took[len(took) // 2])}, and {count(many)} longer than the interval."
+    )
 
 
 def statuses(devices: list[Device]) -> str:
     """Return how many devices have each status, as text."""
-    found: dict[str, int] = {}
-    for device in devices:
-        found[device.status or "no status"] = found.get(device.status or "no status", 0) + 1
-    return ", ".join(
-        f"{count(n)} {name}" for name, n in sorted(found.items(), key=lambda i: -i[1])
-    )
+    found = Counter(device.status or "no status" for device in devices)
+    common = [f"{count(n)} {name}" for name, n in found.most_common(_STATUSES)]
+    return ", ".join(common) + (" and others" if len(found) > _STATUSES else "")
 
 
 def _who(names: Iterable[str]) -> str:
@@ -102,6 +106,16 @@ def _who(names: Iterable[str]) -> str:
     shown = every[: 2 if len(", ".join(every[:2])) <= 24 else 1]
     more = len(every) - len(shown)
     return ", ".join(shown) + (f" and {count(more)} more" if more else "")
+
+
+def some(number: int, one: str, many: str = "") -> str:
+    """1 device, 2 devices."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def local(moment: datetime.datetime) -> str:
+    """Return a time in the zone of this machine, which it names."""
+    return f"{moment.astimezone():%d %b %Y, %H:%M %Z}"
 
 
 def value(of: Value) -> str:

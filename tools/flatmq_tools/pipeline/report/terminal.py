@@ -8,14 +8,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from . import numbers
+from . import needs, numbers
 from .figures import Device, Figures
 
 MOST = 15
-_HEADS = ("status", "silent for", "received", "lost", "twice", "reordered", "delay", "reboots")
+_HEADS = ("status", "silent for", "received", "lost", "copies", "late", "delay", "restarts")
 # What is left out, in this order, where names do not fit beside it.
-_LESS = ("reordered", "received", "twice", "reboots", "status", "delay")
+_LESS = ("late", "received", "copies", "restarts", "status", "delay")
 _NAME = 40  # characters of a name in a line
+_LONG = 400  # characters of what has more than anybody reads
 _STYLES = {"bad": "bold red", "odd": "bold yellow", "good": "green", "": "bold"}
 
 
@@ -28,10 +29,11 @@ def show(figures: Figures, console: Console) -> None:
     for each in numbers.summary(figures):
         table.add_row(each.name, _text(each.text, _STYLES[each.mood]), _text(each.note))
     console.print(table)
-    for remark in figures.remarks:
+    period = f"{numbers.local(figures.since)} to {numbers.local(figures.until)}"
+    for remark in (period, *figures.remarks):
         console.print(Text(remark, style="dim"))
     worst = [
-        d for d in numbers.worst(figures.devices)
+        d for d in needs.worst(figures)
         if d.silent or d.lost or d.duplicates or d.reordered or d.reboots
     ]  # fmt: skip
     if not worst:
@@ -56,7 +58,7 @@ def _needy(worst: list[Device], heads: list[str]) -> Table:
         table.add_column(head, justify="left" if left else "right", no_wrap=True)
     for device in worst[:MOST]:
         cells = _cells(device)
-        table.add_row(Text(device.name), *(cells[head] for head in heads))
+        table.add_row(_text(device.name), *(cells[head] for head in heads))
     if len(worst) > MOST:
         table.caption = f"{MOST} of {numbers.count(len(worst))}"
     return table
@@ -71,17 +73,15 @@ def _cells(of: Device) -> dict[str, Text]:
         "silent for": _text(numbers.silence(of.silent_s), "bold yellow" if of.silent else ""),
         "received": _text(numbers.count(of.received)),
         "lost": known(_text(numbers.count(of.lost), "bold red" if of.lost else "dim")),
-        "twice": _text(numbers.count(of.duplicates)),
-        "reordered": known(_text(numbers.count(of.reordered))),
+        "copies": _text(numbers.count(of.duplicates)),
+        "late": known(_text(numbers.count(of.reordered))),
         "delay": _text(numbers.milliseconds(of.p50)),
-        "reboots": known(_text(numbers.count(of.reboots))),
+        "restarts": known(_text(numbers.count(of.reboots))),
     }
 
 
 def _text(text: str, style: str = "") -> Text:
-    return Text(_plain(text), style=style)
-
-
-def _plain(text: str) -> str:
-    """Some terminals have no narrow blank."""
-    return text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    """Return a text that a terminal shows, and does not obey; few have a narrow blank."""
+    text = text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return Text(shown if len(shown) <= _LONG else f"{shown[:_LONG]}…", style=style)

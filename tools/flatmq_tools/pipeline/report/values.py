@@ -1,0 +1,207 @@
+"""Measured values over time, from the table measurements."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+from pyarrow import acero
+
+from .figures import Band, Figures, Measured, Quantity, step
+
+TABLE = "measurements"
+FEW = 6
+"""The most devices of a quantity that are drawn as lines; of more there is a band."""
+POINTS = 150_000
+"""The most points in a page, about 6 bytes each."""
+DAY = 86400.0
+_SPANS = (7 * DAY, DAY, 21600.0, 3600.0, 600.0, 60.0)  # s
+_READINGS = 10_000_000  # at most so many are read: some seconds
+_STEPS = 96
+_STEPS_OF_MANY = 48  # of a fleet that has more than so many devices:
+_MANY = 2000
+
+
+def dataset(folder: Path) -> ds.Dataset | None:
+    """Return a table, Parquet or Delta; None if it is not there."""
+    if (folder / "_delta_log").is_dir():
+        from deltalake import DeltaTable
+
+        return DeltaTable(folder).to_pyarrow_dataset()
+    if not folder.is_dir():
+        return None
+    found = ds.dataset(folder, format="parquet", partitioning="hive")
+    return found if found.files else None
+
+
+def within(
+    table: ds.Dataset, since: datetime.datetime | None, until: datetime.datetime | None
+) -> ds.Expression:  # fmt: skip
+    """Return the condition for a stretch of arrivals; other days are not even opened."""
+    chosen: ds.Expression = ds.scalar(True)
+    kinds = table.schema
+    for moment, compare, of_day in (
+        (since, operator.ge, operator.ge), (until, operator.lt, operator.le)
+    ):  # fmt: skip
+        if moment is not None:
+            at = pa.scalar(moment).cast(kinds.field("received").type)
+            chosen &= compare(ds.field("received"), at)
+            if "day" in kinds.names:
+                day = pa.scalar(f"{moment:%Y-%m-%d}").cast(kinds.field("day").type)
+                chosen &= of_day(ds.field("day"), day)
+    return chosen
+
+
+def read(
+    folder: Path, figures: Figures, first: Sequence[str] = (), longest: float = DAY
+) -> Measured | None:  # fmt: skip
+    """Return the values of numbers at the end of the figures' time. None if there are none.
+
+    first    the devices whose lines matter most
+    longest  the most seconds; they are fewer if there are very many values
+    """
+    table = dataset(folder / TABLE)
+    if table is None:
+        return None
+    end = figures.until + datetime.timedelta(microseconds=1)
+    number = ds.field("value").is_valid()
+    most = min(longest, figures.span)
+    for span in (most, *(shorter for shorter in _SPANS if shorter < most)):
+        begin = figures.until - datetime.timedelta(seconds=span)
+        chosen = within(table, begin, end) & number
+        if table.count_rows(filter=chosen) <= _READINGS:
+            break
+    steps = _STEPS_OF_MANY if len(figures.devices) > _MANY else _STEPS
+    width = step(span / steps)
+    found = _means(table, chosen, begin, end, width)
+    if not found.num_rows:
+        return None
+    at = begin.timestamp() // width * width
+    count = math.floor((end.timestamp() - at) / width) + 1
+    measured = Measured(at - figures.since.timestamp(), width)
+    _fill(measured, found, round(at / width), count, first)
+    return measured
+
+
+def _means(
+    table: ds.Dataset, chosen: ds.Expression, begin: datetime.datetime, end: datetime.datetime,
+    width: float,
+) -> pa.Table:  # fmt: skip
+    """Return the means of each device and quantity in each stretch of time.
+
+    Rows are added up while they are read: memory depends on how many means there are.
+    """
+    time = ds.field("time").cast(pa.timestamp("us", "UTC"))
+    low, high = (pa.scalar(moment).cast(pa.timestamp("us", "UTC")) for moment in (begin, end))
+    chosen &= (time >= low) & (time < high) & pc.is_finite(ds.field("value"))
+    names = ("device", "quantity", "unit", "value")
+    at = pc.divide(time.cast(pa.int64()), round(width * 1e6))
+    plan = [
+        acero.Declaration(
+            "scan", acero.ScanNodeOptions(table, columns=[*names, "time"], filter=chosen)
+        ),
+        acero.Declaration("filter", acero.FilterNodeOptions(chosen)),
+        acero.Declaration(
+            "project", acero.ProjectNodeOptions([*map(ds.field, names), at], [*names, "at"])
+        ),
+        acero.Declaration(
+            "aggregate",
+            acero.AggregateNodeOptions(
+                [("value", "hash_mean", None, "mean")], ["quantity", "unit", "device", "at"]
+            ),
+        ),
+    ]
+    return acero.Declaration.from_sequence(plan).to_table()
+
+
+def _fill(
+    measured: Measured, found: pa.Table, start: int, count: int, first: Sequence[str]
+) -> None:
+    """Add quantities, those of most devices first, and the lines there is room for.
+
+    start  the number of the first stretch of time, of `count`
+    """
+    at = found["at"].to_numpy() - start
+    keys = [_codes(found[name]) for name in ("device", "unit", "quantity")]
+    order = np.lexsort((at, *(codes for codes, _ in keys)))
+    at, mean = at[order], found["mean"].to_numpy()[order]
+    codes = np.stack([of[order] for of, _ in keys])
+    changed = (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+    begins = np.concatenate(([0], np.flatnonzero(changed) + 1))  # of the lines
+    devices, units, names = (
+        [known[n] for n in of[begins].tolist()]
+        for of, (_, known) in zip(codes, keys, strict=True)
+    )  # fmt: skip
+    changed = (codes[1:, begins[1:]] != codes[1:, begins[:-1]]).any(axis=0)
+    heads = np.concatenate(([0], np.flatnonzero(changed) + 1, [len(begins)])).tolist()
+    ends = np.concatenate((begins, [len(at)]))
+    groups = sorted(itertools.pairwise(heads), key=lambda g: (g[0] - g[1], names[g[0]]))
+    lines: dict[str, list[int]] = {}
+    for number, name in enumerate(devices):
+        lines.setdefault(name, []).append(number)
+    # First come bands and lines of few devices, then lines of the devices that matter.
+    room, kept, shown = POINTS // count, set[int](), []
+    for begin, end in groups:
+        few = end - begin <= FEW
+        room -= end - begin if few else len(Band._fields)
+        if room < 0:
+            break
+        shown.append((begin, end))
+        kept.update(range(begin, end) if few else ())
+    measured.left_out = len(groups) - len(shown)
+    measured.devices = len(lines)
+    for name in dict.fromkeys((*(name for name in first if name in lines), *sorted(lines))):
+        more = [n for n in lines[name] if n not in kept]
+        room -= len(more)
+        if room < 0:
+            break
+        kept.update(more)
+        measured.curves_of += 1
+    for begin, end in shown:
+        of = slice(ends[begin], ends[end])
+        curves = {
+            devices[n]: _line(at[ends[n] : ends[n + 1]], mean[ends[n] : ends[n + 1]], count)
+            for n in range(begin, end) if n in kept
+        }  # fmt: skip
+        bands = _bands(at[of], mean[of], count) if end - begin > FEW else []
+        measured.quantities.append(
+            Quantity(names[begin], units[begin], end - begin, bands, curves)
+        )
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str]]:
+    """Return a number for each name, and the names by number; one that is missing is empty."""
+    found = column.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
+    return np.asarray(found.indices, np.int64), found.dictionary.to_pylist()
+
+
+def _line(
+    at: NDArray[np.int64], mean: NDArray[np.float64], count: int
+) -> list[float | None]:  # fmt: skip
+    line: list[float | None] = [None] * count
+    for n, value in zip(at.tolist(), mean.tolist(), strict=True):
+        line[n] = value
+    return line
+
+
+def _bands(
+    at: NDArray[np.int64], mean: NDArray[np.float64], count: int
+) -> list[Band | None]:  # fmt: skip
+    """Percentiles by nearest rank."""
+    order = np.lexsort((mean, at))
+    ranked = mean[order]
+    begins = np.searchsorted(at[order], np.arange(count + 1))
+    bands: list[Band | None] = []
+    for begin, end in itertools.pairwise(begins.tolist()):
+        ranks = [begin + round(part * (end - begin - 1)) for part in (0, 0.1, 0.5, 0.9, 1)]
+        bands.append(Band(*(float(ranked[n]) for n in ranks)) if end > begin else None)
+    return bands
