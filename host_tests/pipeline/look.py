@@ -36,22 +36,22 @@ class LookError(RuntimeError):
     """It looks wrong, or cannot be looked at; the text says how."""
 
 
-def browser() -> str:
-    """A Chromium: $CHROMIUM, or what there is. Raises LookError."""
-    for name in filter(None, (os.environ.get("CHROMIUM"), *NAMES)):
-        found = shutil.which(name)
-        if found:
-            return found
-    raise LookError("there is no Chromium: install it, or name the program in CHROMIUM")
+def browser() -> str | None:
+    """Return a Chromium: $CHROMIUM, or one that is there."""
+    names = filter(None, (os.environ.get("CHROMIUM"), *NAMES))
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def _browse(page: Path, width: int, colours: str, *options: str) -> str:
     """Show the page in a window of that width, and return what it prints. Raises LookError."""
+    program = browser()
+    if program is None:
+        raise LookError("there is no Chromium: install it, or name the program in CHROMIUM")
     scheme = ("dark", "light").index(colours)  # as Blink numbers them
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
             [
-                browser(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
                 "--disable-background-networking", "--hide-scrollbars",
                 f"--user-data-dir={profile}", f"--window-size={width},{HEIGHT}",
                 f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=10000",
