@@ -35,7 +35,6 @@ HOSTILE = [
     (b'[{"n":"x","v":1,"\\ud83d_":1}]', "'\\ud83d_': not Unicode"),
     (b"[" * 100_000, "not JSON"),
     (b'[{"n":"x","vs":' + b"[" * 900 + b"]" * 900 + b"}]", "vs = a value of type list"),
-    (b'[{"n":"x","v":' + b"9" * 5000 + b"}]", "not JSON"),
     (b'[{"n":"x","%s_":1,"v":1}]' % (b"k" * 100_000), "must be understood"),
     (b'[{"n":"x","v":1,"bt":253402300799.9999999}]', "not within the years 1 to 9999"),
     (b'[{"n":"x"}]', "no record has a value"),

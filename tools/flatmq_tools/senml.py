@@ -26,9 +26,14 @@ ROOM = 1 << 14
 MOST = 1 << 28
 """but never more than that: a column of Arrow has 31 bits."""
 
-NUMBERS = ("bt", "bv", "bs", "bver", "v", "s", "t", "ut")
+NUMBERS = ("bt", "bver", "t", "ut")
+MEASURED = ("bv", "v", "bs", "s")
+"""Numbers that may be missing: null, or not finite."""
 TEXTS = ("bn", "bu", "n", "u", "vs", "vd")
 VALUES = ("v", "vs", "vb", "vd")
+# A text, which is skipped, or a number that is not of JSON. MicroPython and printf write these.
+_WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|-?\b(?:nan|inf)\b', re.DOTALL)
+_DIGITS = 400  # a number with more is larger than any double
 
 
 class PackError(ValueError):
@@ -43,7 +48,7 @@ class Record(NamedTuple):
     time: float
     """Seconds since 1970, UTC."""
     value: float | int | str | bool | None
-    """A number, a text or true or false; None where there is but a `total`."""
+    """A number, a text or true or false; None if there is only a `total`, or no finite double."""
     total: float | int | None = None
     """The sum field: the value integrated over time."""
 
@@ -55,8 +60,7 @@ def resolve(pack: bytes | str, now: float | None = None) -> list[Record]:
     """
     try:
         # Strictly: json.loads would let a lone surrogate pass that is encoded as three bytes.
-        text = pack if isinstance(pack, str) else pack.decode(json.detect_encoding(pack))
-        records = json.loads(text, parse_constant=_refuse)
+        records = load(pack if isinstance(pack, str) else pack.decode(json.detect_encoding(pack)))
     except (ValueError, RecursionError) as error:
         raise PackError(f"not JSON: {error}") from error
     return resolve_records(records, now, len(pack))
@@ -95,8 +99,20 @@ def resolve_records(
     return resolved
 
 
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is not a number")
+def load(text: str) -> Any:
+    """Return a JSON document, in which `nan`, `inf` and numbers of any length are allowed.
+
+    What no double holds becomes NaN or infinite. Raises ValueError and RecursionError.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        words = _WORD.sub(lambda found: found[0] if found[0][0] == '"' else "NaN", text)
+        return json.loads(words, parse_int=_integer)
+
+
+def _integer(digits: str) -> float:
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
 def _check(record: object) -> None:
@@ -105,7 +121,8 @@ def _check(record: object) -> None:
         raise PackError("not an object")
     for key, value in record.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if key in NUMBERS and not (number and _is_finite(value)):
+        missing = key in MEASURED and (number or value is None)
+        if key in (*NUMBERS, *MEASURED) and not (missing or (number and _is_finite(value))):
             raise PackError(f"{key} = {shown(value)}: not a number")
         if key in TEXTS and not isinstance(value, str):
             raise PackError(f"{key} = {shown(value)}: not a text")
@@ -158,21 +175,31 @@ def _is_finite(value: float) -> bool:
 def _resolved(fields: dict[str, Any], now: float) -> Record | None:
     """The record that these fields make; None if they have neither value nor sum."""
     value = next((fields[key] for key in ("vs", "vb", "vd") if key in fields), None)
-    # Of a base value and a value, and of a base sum and a sum, the one that is missing is 0.
-    if "v" in fields or ("bv" in fields and value is None):
-        value = fields.get("v", 0) + fields.get("bv", 0)
-    total = fields.get("s", 0) + fields.get("bs", 0) if fields.keys() & {"s", "bs"} else None
-    if value is None and total is None:
+    total = None
+    if not fields.keys() & {*VALUES, *MEASURED}:
         return None
+    if "v" in fields or ("bv" in fields and value is None):
+        value = _sum(fields, "bv", "v")
+    if "s" in fields or "bs" in fields:
+        total = _sum(fields, "bs", "s")
     name = fields.get("bn", "") + fields.get("n", "")
     if len(name) > LONGEST:
         raise PackError(f"name = {shown(name)}: longer than {LONGEST} characters")
     if not NAME.fullmatch(name):
         raise PackError(f"name = {shown(name)}: not allowed")
     at = fields.get("bt", 0) + fields.get("t", 0)
-    for what, number in (("v + bv", value), ("s + bs", total), ("t + bt", at)):
-        if isinstance(number, (int, float)) and not _is_finite(number):
-            raise PackError(f"{what}: must be a finite double")
+    if not _is_finite(at):
+        raise PackError("t + bt: must be a finite double")
     if at < RELATIVE:
         at += now
     return Record(name, fields.get("u", fields.get("bu", "")), at, value, total)
+
+
+def _sum(fields: dict[str, Any], *keys: str) -> float | None:
+    """The sum of a base value and a value, of which a missing one is 0; None if not finite."""
+    numbers = [fields.get(key, 0) for key in keys]
+    try:
+        found: float = sum(numbers)
+    except (TypeError, OverflowError):  # one is null, or they are too large together
+        return None
+    return found if _is_finite(found) else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
+from ...senml import load
 from .pack import Pack, PackError, Record, Room, named
 from .paths import ABSENT, Path, PathPattern, at
 from .rule import Bound, record
@@ -22,7 +22,7 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
     if not payload:  # it removes a retained message
         return []
     try:
-        document = _decode(payload.decode())
+        document = load(payload.decode())
     except UnicodeDecodeError as error:
         raise PackError("not JSON: not UTF-8") from error
     except (ValueError, RecursionError) as error:
@@ -52,13 +52,6 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
             records.append(made)
     device = bound.device if rule.device_from is None else _device(rule.device_from, document)
     return [Pack(device, boot, seq, time, own is not None, records)]
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is not a number")
-
-
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def _is_one_of(value: Any, allowed: Sequence[Any]) -> bool:

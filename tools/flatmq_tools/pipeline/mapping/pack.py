@@ -22,7 +22,8 @@ _FIRST, _END = -62_135_596_800_000_000, 253_402_300_800_000_000
 class Record(NamedTuple):
     """One value of one quantity.
 
-    Exactly one of `value`, `text` and `flag` is not None, or `total` is not None.
+    At most one of `value`, `text` and `flag` is not None; none of them if there is only a `total`,
+    or a number that no double holds.
     """
 
     quantity: str

@@ -19,7 +19,9 @@ WORDS: Mapping[str, bool | float | str] = {"on": True, "off": False, "true": Tru
 """What these words mean unless a mapping says otherwise; in small letters."""
 PATH = "{path}"
 _PLACES = 20_000  # paths of a rule whose columns are remembered
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE
+)
 _PART = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
@@ -145,9 +147,10 @@ class Bound:
 
 
 def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:
-    """The record of a value; None for null.
+    """The record of a value, or None for null.
 
-    `numbers`: texts of digits are numbers. Raises PackError.
+    A number that no double holds has a record without a value. `numbers`: texts of digits are
+    numbers. Raises PackError.
     """
     name, quantity, _ = place
     if isinstance(raw, str):
@@ -165,7 +168,5 @@ def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) 
     try:
         value = raw * quantity.scale + quantity.offset
     except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
-        raise PackError(f"{name}: must be a finite double")
-    return Record(name, quantity.unit, time, value)
+        value = math.nan
+    return Record(name, quantity.unit, time, value if math.isfinite(value) else None)
