@@ -209,9 +209,7 @@ def test_a_mistake_is_named_with_its_place(mistake: str) -> None:
 
 
 def test_a_mapping_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        MappingError, match=r"must be a file or one of chirpstack, .*, not 'zigbee'"
-    ):
+    with pytest.raises(MappingError, match=r"must be a file or one of cbor, .*, not 'zigbee'"):
         files.load(["zigbee"])
     file = tmp_path / "b.toml"
     file.write_bytes(b"\xff")

@@ -151,7 +151,7 @@ def test_what_a_parser_raises_is_a_dead_letter(
     def fail(*_: object) -> None:
         raise KeyError("\ud83d")
 
-    monkeypatch.setattr("flatmq_tools.pipeline.mapping.json_document.read", fail)
+    monkeypatch.setattr("flatmq_tools.pipeline.mapping.document.read", fail)
     reason = mapping.reading("zigbee2mqtt/x", b"{}", 0).reason
     assert reason == "KeyError: '\\ud83d'"
 

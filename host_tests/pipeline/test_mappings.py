@@ -29,6 +29,7 @@ def messages() -> list[tuple[str, dict[str, Any]]]:
     one      a value, or none: topic, payload, device, quantity, unit, value
     many     values: topic, payload, device, time of the document if it has one, values
              (a number that no double holds is a value without a value)
+    each     values of several devices or times: topic, payload, values with device and time
     nothing  no values come of these: topic, payload
     dead     dead letters: topic, payload, reason
     other    there is no rule for these: topic, payload
@@ -41,6 +42,8 @@ def messages() -> list[tuple[str, dict[str, Any]]]:
                 message = {"topic": topic, "payload": payload}
                 if kind == "one":
                     message |= {"device": more[0], "values": [more[1:]] if more[1:] else []}
+                elif kind == "each":
+                    message |= {"each": more[0]}
                 elif kind == "many":
                     message |= {"device": more[0], "time": more[1], "values": more[2]}
                 else:
@@ -60,6 +63,11 @@ def value_of(record: Any) -> object:
     return next((v for v in (record.value, record.text, record.flag) if v is not None), None)
 
 
+def micros(time: datetime.datetime | None = None) -> int:
+    """A time in microseconds since 1970; that of arrival if there is none."""
+    return RECEIVED if time is None else (time - EPOCH) // datetime.timedelta(microseconds=1)
+
+
 def check(mapping: Mapping, message: dict[str, Any]) -> None:
     reading = mapping.reading(message["topic"], payload_of(message), RECEIVED)
     if "dead" in message:
@@ -72,12 +80,17 @@ def check(mapping: Mapping, message: dict[str, Any]) -> None:
     elif "nothing" in message:
         assert reading.rule is not None
         assert reading.packs == []
+    elif "each" in message:
+        found = [
+            [p.device, r.quantity, r.unit, value_of(r), r.time]
+            for p in reading.packs for r in p.records
+        ]  # fmt: skip
+        assert found == [[*row[:4], micros(*row[4:])] for row in message["each"]]
+        assert len({pack.device for pack in reading.packs}) == len(reading.packs)
     else:
         (pack,) = reading.packs
         told = bool(message.get("time"))
-        time = RECEIVED
-        if told:
-            time = (message["time"] - EPOCH) // datetime.timedelta(microseconds=1)
+        time = micros(message["time"]) if told else RECEIVED
         assert (pack.device, pack.boot, pack.seq) == (message["device"], None, None)
         assert (pack.time, pack.told) == (time, told)
         found = [[r.quantity, r.unit, value_of(r)] for r in pack.records]

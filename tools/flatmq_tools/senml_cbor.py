@@ -6,6 +6,8 @@ import base64
 import io
 import math
 from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import cbor2
 
@@ -33,17 +35,31 @@ def resolve(pack: bytes, now: float | None = None) -> list[Record]:
 
     A data value is base64url without padding there too. Raises PackError.
     """
-    file = io.BytesIO(pack.removeprefix(SELF_DESCRIBED))
-    try:
-        records = cbor2.load(file)
-    except (cbor2.CBORError, ArithmeticError, ValueError, TypeError, RecursionError) as error:
-        raise PackError(f"not CBOR: {error}") from error
-    if file.tell() < len(file.getbuffer()):
-        raise PackError("not CBOR: bytes follow the array")
+    records = load(pack)
     if not isinstance(records, list):
         raise PackError("not an array of records")
     labelled = [_labelled(record, n) for n, record in enumerate(records)]
     return resolve_records(labelled, now, len(pack))
+
+
+def load(data: bytes) -> Any:
+    """Return a CBOR document, as `cbor2` has it. Raises PackError."""
+    file = io.BytesIO(data.removeprefix(SELF_DESCRIBED))
+    try:
+        found = cbor2.load(file)
+    except (cbor2.CBORError, ArithmeticError, ValueError, TypeError, RecursionError) as error:
+        raise PackError(f"not CBOR: {error}") from error
+    if file.tell() < len(file.getbuffer()):
+        raise PackError("not CBOR: bytes follow the document")
+    return found
+
+
+def double(number: Decimal | Fraction) -> float:
+    """The nearest double; NaN or infinite if there is none."""
+    try:
+        return float(number)
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def _labelled(record: object, number: int) -> object:
@@ -56,7 +72,7 @@ def _labelled(record: object, number: int) -> object:
         if not isinstance(key, str) or (isinstance(label, str) and key in LABELS.values()):
             raise PackError(f"record {number}: {shown(label)}: no label of SenML in CBOR")
         if isinstance(value, Decimal):  # a decimal fraction (section 6)
-            value = math.nan if value.is_nan() else float(value)  # noqa: PLW2901
+            value = double(value)  # noqa: PLW2901
         elif key == "vd":
             if not isinstance(value, bytes):
                 raise PackError(f"record {number}: vd: not bytes")

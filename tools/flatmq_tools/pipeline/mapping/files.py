@@ -10,8 +10,9 @@ from fractions import Fraction
 from pathlib import Path as File
 from typing import Any
 
+from .encodings import BYTES, INNER, Csv, Field, Layout
 from .mapping import Mapping, SenML
-from .paths import Path, PathError, PathPattern, exact
+from .paths import Parts, Path, PathPattern, exact
 from .rule import FORMATS, PATH, WORDS, Quantity, Rule, Template
 from .times import FORMS, SCALES, TimeField
 from .topics import TopicError, TopicPattern
@@ -22,13 +23,16 @@ else:
     import tomli as tomllib
 
 SHIPPED = File(__file__).with_name("shipped")
-_GENERAL = ("json", "plain")  # shipped mappings for the topics of any maker
+_GENERAL = ("cbor", "json", "plain")  # shipped mappings for the topics of any maker
 _WIDE = ("shelly-gen2",)  # and those for topics that begin with the device
 _TOP = ("about", "base", "defaults", "name", "rule")
 _PLAIN = ("device", "quantity", "select", "ignore", "strip", "values", "words")
 _ANY = (*_PLAIN, "text_numbers", "time", "arrays")
+_DOCUMENT = (*_ANY, "device_from", "boot", "seq", "when", "each", "decode")
 KEYS = {
-    "json": (*_ANY, "device_from", "boot", "seq", "when"),
+    "json": _DOCUMENT,
+    "cbor": _DOCUMENT,
+    "csv": (*_DOCUMENT, "columns", "delimiter"),
     "any": _ANY,
     "plain": _PLAIN,
     "sparkplug": _PLAIN,
@@ -37,7 +41,8 @@ KEYS = {
 }
 """The keys that a rule of each format may have, beside `name`, `topic` and `format`."""
 _ALWAYS = ("name", "topic", "format")
-_DEFAULTS = tuple(key for key in ("format", *KEYS["json"]) if key != "when")
+_ALL = KEYS["csv"]
+_DEFAULTS = tuple(key for key in ("format", *_ALL) if key != "when")
 _MERGED_TABLES, _MERGED_LISTS = ("values", "words"), ("ignore",)
 
 
@@ -145,20 +150,28 @@ def _rule(
     table = _Table(where, {**given})
     form = _Table(where, {**defaults.data, **given}).one_of("format", FORMATS)
     for key, value in given.items():
-        if key in KEYS["json"] and key not in KEYS[form]:
+        if key in _ALL and key not in KEYS[form]:
             raise table.error(key, f"is not for the format {form}", value)
-    table.known((*_ALWAYS, *KEYS["json"]))
+    table.known((*_ALWAYS, *_ALL))
     _merge(table, defaults, KEYS[form])
     topics = _topics(table, base)
     levels = set.intersection(*(set(topic.names) for topic in topics))
     title = f"{title}: {table.text('name', str(number))}"
     if form == "nothing" or (form == "senml" and not {"device"} & (levels | {*table.data})):
         return Rule(title, topics, form)
+    if form == "csv":
+        table.data = {"each": "*", "text_numbers": True, **table.data}
+    optional = _optional(table)
+    if optional["each"] is not None:
+        parts = set(optional["each"].names)
+        if any(parts & set(topic.names) for topic in topics):
+            raise table.error("each", "must not have a name that a topic has", table.data["each"])
+        levels |= parts
     device, device_from = _device(table, levels, form)
     default = "{quantity}" if "quantity" in levels else None if form == "plain" else PATH
     quantity = Template(table.text("quantity", default))
     table.names("quantity", quantity, levels | {"path"})
-    return Rule(title, topics, form, device, device_from, quantity, **_optional(table))
+    return Rule(title, topics, form, device, device_from, quantity, **optional)
 
 
 def _optional(table: _Table) -> dict[str, Any]:
@@ -179,7 +192,35 @@ def _optional(table: _Table) -> dict[str, Any]:
         "seq": seq,
         "arrays": _arrays(table),
         "when": _when(table),
+        "csv": _csv(table),
+        "decode": _decode(table),
+        "each": table.made("each", table.text("each", None), Parts)
+        if "each" in table.data
+        else None,
     }
+
+
+def _csv(table: _Table) -> Csv:
+    delimiter = table.text("delimiter", ",")
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise table.error("delimiter", "must be one character", delimiter)
+    return Csv(table.texts("columns") if "columns" in table.data else None, delimiter)
+
+
+def _decode(table: _Table) -> list[Field]:
+    found = []
+    for path, given in table.table("decode", {}).items():
+        if not isinstance(given, dict):
+            raise table.error(f"decode.{path!r}", "must be a table", given)
+        inner = _Table(f"{table.where}: decode.{path!r}", given)
+        inner.known(("as", "format", "layout"))
+        form = inner.one_of("as", [*BYTES])
+        if "layout" in given:
+            read = inner.made("layout", inner.text("layout", None), Layout).read
+        else:
+            read = INNER[inner.one_of("format", [*INNER])]
+        found.append(Field(table.made("decode", path, PathPattern), form, read))
+    return found
 
 
 def _arrays(table: _Table) -> list[tuple[PathPattern, Path]]:
@@ -259,14 +300,18 @@ def _values(table: _Table) -> list[tuple[PathPattern, Quantity]]:
         if not isinstance(value, dict):
             raise table.error(f"values.{path!r}", "must be a unit or a table", value)
         inner = _Table(f"{table.where}: values.{path!r}", value)
-        inner.known(("unit", "name", "scale", "offset"))
+        inner.known(("unit", "name", "scale", "offset", "none"))
         name = inner.text("name", "") or None
         scale = inner.number("scale", 1.0)
         if scale == 0:
             raise inner.error("scale", "must not be 0", value["scale"])
-        found.append(
-            (pattern, Quantity(inner.text("unit", ""), name, scale, inner.number("offset", 0.0)))
-        )
+        none = value.get("none", [])
+        numbers = [
+            _Table(inner.where, {"none": one}).number("none", 0.0)
+            for one in (none if isinstance(none, list) else [none])
+        ]
+        offset = inner.number("offset", 0.0)
+        found.append((pattern, Quantity(inner.text("unit", ""), name, scale, offset, numbers)))
     return found
 
 
@@ -380,14 +425,14 @@ class _Table:
     def made(self, key: str, text: str, make: Callable[[str], Any]) -> Any:
         try:
             return make(text)
-        except PathError as error:
+        except ValueError as error:
             raise self.error(key, str(error), text) from None
 
     def names(self, key: str, template: Template, known: set[str]) -> None:
         """Check a template; raise MappingError for a name that is none of these."""
         for name in template.names:
             if name not in known:
-                rule = f"no topic of the rule has a level {{{name}}}"
+                rule = f"no topic of the rule has a level {{{name}}}, and `each` no such key"
                 raise self.error(key, rule, template.text)
         if set(template.filled(dict.fromkeys(known, ""))) & set("{}"):
             raise self.error(key, "{ and } are for names of levels", template.text)

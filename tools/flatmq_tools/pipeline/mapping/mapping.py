@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from . import json_document, plain, sparkplug
+from . import document, plain, sparkplug
 from .births import BIRTHS
+from .encodings import unzipped
 from .pack import LONGEST, Pack, PackError, readable
 from .rule import Bound, Places, Rule
 from .sparkplug import Names
@@ -58,9 +59,13 @@ class Mapping:
                 if levels is not None:
                     found.append(Bound(rule, levels, places if short else _no_places))
                     break
-            if found and found[-1].rule is rule and not rule.when:
+            if found and found[-1].rule is rule and not rule.when and rule.each is None:
                 break
         return tuple(found)
+
+    def names(self, topic: str) -> list[str]:
+        """The names of the rules for a topic name."""
+        return [bound.rule.name for bound in self._bounds(topic)]
 
     @property
     def expression(self) -> str:
@@ -134,9 +139,10 @@ class Mapping:
     def _read(
         self, bound: Bound, topic: str, payload: bytes, received: int | None, names: Names | None
     ) -> list[Pack] | None:
+        payload = unzipped(payload)
         match bound.rule.format:
-            case "json":
-                return json_document.read(bound, payload, received)
+            case "json" | "cbor" | "csv":
+                return document.read(bound, payload, received)
             case "plain":
                 return plain.read(bound, payload, received)
             case "any":

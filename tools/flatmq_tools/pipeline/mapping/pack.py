@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 from ...senml import PackError
 
-__all__ = ["LONGEST", "Pack", "PackError", "Record", "Room", "bounded", "named", "readable"]
+__all__ = [
+    "DEEPEST", "LONGEST", "Pack", "PackError", "Record", "Room", "bounded", "named", "readable",
+]  # fmt: skip
 
 LONGEST = 1024
 """Characters of a device or a quantity."""
+DEEPEST = 64
+"""Keys of a path in a document."""
 # The names of a pack are much longer together than its payload if a long key holds many values.
 _GROWTH = 16  # characters for each byte of the payload,
 _SMALL = 1 << 14  # but so many in any case,

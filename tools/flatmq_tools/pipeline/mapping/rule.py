@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from .encodings import Csv, Field
 from .pack import LONGEST, PackError, Record, named, readable
-from .paths import Path, PathPattern
+from .paths import Parts, Path, PathPattern
 from .times import TimeField
 from .topics import TopicPattern
 
-FORMATS = ("json", "plain", "any", "senml", "sparkplug", "nothing")
+FORMATS = ("json", "cbor", "csv", "plain", "any", "senml", "sparkplug", "nothing")
 WORDS: Mapping[str, bool | float | str] = {"on": True, "off": False, "true": True, "false": False}
 """What these words mean unless a mapping says otherwise; in small letters."""
 PATH = "{path}"
@@ -48,6 +49,8 @@ class Quantity(NamedTuple):
     """The path, unless given."""
     scale: float = 1.0
     offset: float = 0.0
+    none: Sequence[float] = ()
+    """Numbers, before they are scaled, that stand for no value."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,20 @@ class Rule:
     time: TimeField | None = None
     boot: Path | None = None
     seq: Path | None = None
+    csv: Csv = field(default_factory=Csv)
+    decode: Sequence[Field] = ()
+    each: Parts | None = None
     arrays: Sequence[tuple[PathPattern, Path]] = ()
     when: Sequence[tuple[Path, Sequence[Any]]] = ()
+
+    def unused(self) -> dict[str, list[str]]:
+        """Return the patterns that have matched nothing so far, by the keys that have them."""
+        every = {
+            "select": self.select, "ignore": self.ignore, "values": [one for one, _ in self.values],
+            "arrays": [one for one, _ in self.arrays], "decode": [one.path for one in self.decode],
+        }  # fmt: skip
+        found = {key: [one.text for one in all_ if not one.used] for key, all_ in every.items()}
+        return {key: texts for key, texts in found.items() if texts}
 
 
 class Place(NamedTuple):
@@ -95,9 +110,16 @@ class Bound:
         self, rule: Rule, levels: Mapping[str, str], places: Callable[[str], Places]
     ) -> None:
         self.rule = rule
+        self._levels, self._places_of = levels, places
         self._device = "" if rule.device is None else rule.device.filled(levels)
         self._quantity = rule.quantity.filled({**levels, "path": PATH})
         self._places = places(self._quantity)
+
+    def part(self, names: Mapping[str, str]) -> Bound:
+        """Return the rule for a part of a document that has these names. Raises PackError."""
+        for name, text in names.items():
+            named(name, text)
+        return Bound(self.rule, {**self._levels, **names}, self._places_of)
 
     @cached_property
     def device(self) -> str:
@@ -129,9 +151,7 @@ class Bound:
 
     def _placed(self, path: Path, quantity: str) -> Place | None:
         rule = self.rule
-        if rule.select and not any(pattern.covers(path) for pattern in rule.select):
-            return None
-        if any(pattern.covers(path) for pattern in rule.ignore):
+        if (rule.select and not _covering(rule.select, path)) or _covering(rule.ignore, path):
             return None
         found = next((made for pattern, made in rule.values if pattern.match(path)), Quantity())
         left = path
@@ -142,8 +162,13 @@ class Bound:
         own = "/".join(left) if found.name is None else found.name
         if quantity and (PATH in quantity or found.name is None):
             own = quantity.replace(PATH, own).strip("/")
-        plain = found.scale == 1.0 and found.offset == 0.0
+        plain = found.scale == 1.0 and found.offset == 0.0 and not found.none
         return Place(named("quantity", own), found, plain)
+
+
+def _covering(patterns: Sequence[PathPattern], path: Path) -> list[PathPattern]:
+    """The patterns that cover a path. Each of them is asked: see `Rule.unused`."""
+    return [pattern for pattern in patterns if pattern.covers(path)]
 
 
 def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:
@@ -163,7 +188,7 @@ def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) 
         return Record(name, "", time, None, None, raw)
     if isinstance(raw, str):
         return Record(name, "", time, None, readable(name, raw))
-    if raw is None:
+    if raw is None or raw in quantity.none:
         return None
     try:
         value = raw * quantity.scale + quantity.offset

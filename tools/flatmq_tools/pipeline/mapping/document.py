@@ -1,4 +1,4 @@
-"""Read a payload that is a JSON document, flat or nested."""
+"""Read a payload that is a document, flat or nested: JSON, CBOR or CSV."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from ...senml import load
-from .pack import Pack, PackError, Record, Room, named
-from .paths import ABSENT, Path, PathPattern, at
-from .rule import Bound, record
-from .times import TimeField, microseconds
+from . import encodings
+from .pack import DEEPEST, Pack, PackError, Record, Room, named
+from .paths import ABSENT, Path, PathPattern, at, items
+from .rule import Bound, Rule, record
+from .times import microseconds
 
 _MAX = (1 << 63) - 1
-_DEEP = 64  # keys of a path
 
 
 def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
@@ -21,24 +20,47 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
     rule = bound.rule
     if not payload:  # it removes a retained message
         return []
-    try:
-        document = load(payload.decode())
-    except UnicodeDecodeError as error:
-        raise PackError("not JSON: not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise PackError(f"not JSON: {str(error)[:80]}") from error
+    match rule.format:
+        case "cbor":
+            document = encodings.from_cbor(payload)
+        case "csv":
+            document = rule.csv.read(payload)
+        case _:
+            document = encodings.from_json(payload)
+    for field in rule.decode:
+        _decode(document, field)
     if rule.when and not all(_is_one_of(at(document, path), any_) for path, any_ in rule.when):
         return None
-    own = None if rule.time is None else _time(rule.time, document)
+    room = Room(payload)
+    if rule.each is None:
+        return [_pack(bound, document, document, received, room)]
+    packs: dict[Any, Pack] = {}
+    for names, part in rule.each.of(document):
+        pack = _pack(bound.part(names) if names else bound, part, document, received, room)
+        # A message has one pack of a reading, or of a device without readings: see `once`.
+        key = pack.device, pack.boot, pack.seq
+        first = packs.setdefault(key, pack)
+        if first is pack:
+            room.take(pack.device)
+        else:
+            first.records.extend(pack.records)
+            newest = max(first, pack, key=lambda each: (each.told, each.time or 0))
+            packs[key] = newest._replace(records=first.records)
+    return [*packs.values()] or None
+
+
+def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Room) -> Pack:
+    """What a part of a document says."""
+    rule = bound.rule
+    own = _time(rule, part, document)
     time = received if own is None else own
     boot = seq = None
     if rule.boot is not None and rule.seq is not None:
-        boot, seq = _number("boot", document, rule.boot), _number("seq", document, rule.seq)
+        boot, seq = _number("boot", rule, part, rule.boot), _number("seq", rule, part, rule.seq)
         if boot is None or seq is None:
             boot = seq = None
     records: list[Record] = []
-    room = Room(payload)
-    for path, value in leaves(document, rule.arrays):
+    for path, value in leaves(part, rule.arrays):
         place = bound.place(path) if path else bound.whole
         if place is None:
             continue
@@ -50,8 +72,24 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
         made = record(place, value, time, rule, rule.text_numbers)
         if made is not None:
             records.append(made)
-    device = bound.device if rule.device_from is None else _device(rule.device_from, document)
-    return [Pack(device, boot, seq, time, own is not None, records)]
+    device = bound.device
+    if rule.device_from is not None:
+        device = _device(rule.device_from, _at(part, document, rule.device_from))
+    return Pack(device, boot, seq, time, own is not None, records)
+
+
+def _decode(document: Any, field: encodings.Field) -> None:
+    """Put what the bytes of a field hold in its place."""
+    for path, text in [*leaves(document)]:
+        if path and text is not None and field.path.match(path):
+            inside = at(document, path[:-1])
+            inside[int(path[-1]) if isinstance(inside, list) else path[-1]] = field.value(text)
+
+
+def _at(part: Any, document: Any, path: Path) -> Any:
+    """The value at a path of a part, or else of the whole document."""
+    value = at(part, path)
+    return at(document, path) if value is ABSENT else value
 
 
 def _is_one_of(value: Any, allowed: Sequence[Any]) -> bool:
@@ -61,23 +99,26 @@ def _is_one_of(value: Any, allowed: Sequence[Any]) -> bool:
     )
 
 
-def _time(field: TimeField, document: Any) -> int | None:
-    value = at(document, field.path)
-    return None if value is ABSENT or value is None else microseconds(value, field)
+def _time(rule: Rule, part: Any, document: Any) -> int | None:
+    if rule.time is None:
+        return None
+    value = _at(part, document, rule.time.path)
+    return None if value is ABSENT or value is None else microseconds(value, rule.time)
 
 
-def _number(what: str, document: Any, path: Path) -> int | None:
+def _number(what: str, rule: Rule, document: Any, path: Path) -> int | None:
     value = at(document, path)
     if value is ABSENT or value is None:
         return None
+    if rule.format == "csv" and value.isdecimal() and len(value) < 20:
+        value = int(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 <= value <= _MAX or value != int(value):
         raise PackError(f"{what} = {ascii(value)[:40]}: not a whole number from 0 to {_MAX}")
     return int(value)
 
 
-def _device(path: Path, document: Any) -> str:
-    value = at(document, path)
+def _device(path: Path, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if abs(value) <= _MAX else ABSENT
     if not isinstance(value, str) or not value:
@@ -107,8 +148,8 @@ def _nested(
         for key, value in items:
             if isinstance(value, (dict, list)):
                 below = (*path, key)
-                if len(below) > _DEEP:
-                    raise PackError(f"nested more than {_DEEP} levels deep")
+                if len(below) > DEEPEST:
+                    raise PackError(f"nested more than {DEEPEST} levels deep")
                 stack.append((below, _items(below, value, arrays)))
                 break
             yield (*path, key), value
@@ -119,12 +160,11 @@ def _nested(
 def _items(
     path: Path, value: Any, arrays: Sequence[tuple[PathPattern, Path]]
 ) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return iter(value.items())
-    name = next((name for pattern, name in arrays if pattern.match(path)), None)
-    if name is None:
-        return ((str(index), element) for index, element in enumerate(value))
-    return ((_called(element, name, index), element) for index, element in enumerate(value))
+    if isinstance(value, list):
+        for pattern, name in arrays:
+            if pattern.match(path):
+                return ((_called(one, name, n), one) for n, one in enumerate(value))
+    return iter(items(value))
 
 
 def _called(element: Any, name: Path, index: int) -> str:
