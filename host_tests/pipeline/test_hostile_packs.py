@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 
@@ -59,6 +60,16 @@ def test_one_message_is_a_dead_letter_and_hurts_no_other(payload: bytes, why: st
     assert why in pack["reason"]
     assert len(pack["reason"]) <= 300
     assert before == after and before[0]["records"][0]["value"] == 21.5
+
+
+def test_a_compressed_pack() -> None:
+    topic, payload = GOOD
+    cbor = cbor2.dumps([{0: "x", 2: 1}])
+    for one in (payload, cbor):
+        (plain,), (compressed,) = said([(topic, one), (topic, gzip.compress(one))])
+        assert compressed == plain and plain["reason"] is None
+    ((bomb,),) = said([(topic, gzip.compress(b" " * (1 << 26)))])
+    assert bomb["reason"].startswith("gzip: more than 41")
 
 
 @pytest.mark.parametrize("topic", [b"dev/\xff/telemetry", b"dev/\xed\xa0\xbd/telemetry", b"\xf0"])

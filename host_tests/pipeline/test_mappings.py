@@ -13,6 +13,7 @@ import tomllib
 from flatmq.topic import matches
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
+from pipeline.test_mapping_files import value_of
 
 FIXTURES = Path(__file__).with_name("mappings")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -56,11 +57,6 @@ def messages() -> list[tuple[str, dict[str, Any]]]:
 def payload_of(message: dict[str, Any]) -> bytes:
     text = message["payload"]
     return bytes.fromhex(text[4:]) if text.startswith("hex:") else text.encode()
-
-
-def value_of(record: Any) -> object:
-    """Whichever of its fields a record has; None if it has none."""
-    return next((v for v in (record.value, record.text, record.flag) if v is not None), None)
 
 
 def micros(time: datetime.datetime | None = None) -> int:

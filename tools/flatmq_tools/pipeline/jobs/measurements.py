@@ -14,6 +14,7 @@ from pyspark.sql.functions import arrow_udf
 from ... import senml, senml_cbor
 from ..mapping import files
 from ..mapping.births import Births, Sessions
+from ..mapping.encodings import unzipped
 from ..mapping.mapping import Mapping
 from ..mapping.pack import Pack, Record
 from .columns import MESSAGE, TELEMETRY, matched, messages
@@ -500,6 +501,7 @@ class _Columns:
     ) -> None:
         """Take it by all the rules of SenML, or give the reason why it is no pack."""
         try:
+            payload = unzipped(payload)
             # Relative to 0, so that one that is absolute is known by its size.
             form = senml_cbor if senml_cbor.is_cbor(payload) else senml
             packs = _by_device(form.resolve(payload, 0.0), topic, named)

@@ -22,7 +22,9 @@ from .paths import PathPattern
 
 _GZIP = b"\x1f\x8b\x08"  # begins no text, CBOR or protobuf
 _RATIO, _SMALL, _LARGE = 64, 1 << 16, 4 << 20
-_FIELD = re.compile(r"(?:p[1-9][0-9]{0,3}|[usfb][1-9][0-9]?:([A-Za-z0-9_]+))")
+_FIELD = re.compile(
+    r"p[1-9][0-9]{0,3}|(?:[us](?:[1-9]|[1-5][0-9]|6[0-4])|f(?:16|32|64)|b1):([A-Za-z0-9_]+)"
+)
 
 
 def unzipped(payload: bytes) -> bytes:
@@ -121,9 +123,10 @@ class Csv(NamedTuple):
             raise PackError(f"not CSV: {error}") from error
         names = self.columns
         if names is None:
-            names = [name.strip() for name in rows.pop(0)] if rows else []
+            names = rows.pop(0) if rows else []
         longest = max(map(len, rows), default=0)
-        names = [*names, *map(str, range(len(names), longest))]
+        names = [name.strip() or str(n) for n, name in enumerate(names)]
+        names += map(str, range(len(names), longest))
         return [
             {name: cell.strip() or None for name, cell in zip(names, row, strict=False)}
             for row in rows

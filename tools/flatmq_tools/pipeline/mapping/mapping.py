@@ -139,6 +139,8 @@ class Mapping:
     def _read(
         self, bound: Bound, topic: str, payload: bytes, received: int | None, names: Names | None
     ) -> list[Pack] | None:
+        if bound.rule.format == "nothing":
+            return []
         payload = unzipped(payload)
         match bound.rule.format:
             case "json" | "cbor" | "csv":
@@ -153,7 +155,7 @@ class Mapping:
                 if self._read_senml is None:
                     raise PackError("this mapping was made without a reader of SenML")
                 return self._read_senml(topic, payload, received, bound.device or None)
-        return []
+        raise AssertionError(bound.rule.format)
 
 
 def _no_places(_: str) -> Places:

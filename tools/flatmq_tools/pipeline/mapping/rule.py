@@ -80,9 +80,10 @@ class Rule:
 
     def unused(self) -> dict[str, list[str]]:
         """Return the patterns that have matched nothing so far, by the keys that have them."""
+        values, arrays = ([one for one, _ in table] for table in (self.values, self.arrays))
         every = {
-            "select": self.select, "ignore": self.ignore, "values": [one for one, _ in self.values],
-            "arrays": [one for one, _ in self.arrays], "decode": [one.path for one in self.decode],
+            "select": self.select, "ignore": self.ignore, "values": values, "arrays": arrays,
+            "decode": [field.path for field in self.decode],
         }  # fmt: skip
         found = {key: [one.text for one in all_ if not one.used] for key, all_ in every.items()}
         return {key: texts for key, texts in found.items() if texts}
