@@ -40,7 +40,7 @@ HOSTILE = [
     (b'[{"n":"x","v":1,"bt":253402300799.9999999}]', "not within the years 1 to 9999"),
     (b'[{"n":"x"}]', "no record has a value"),
     (b'[{"n":"%s","v":1}]' % (b"n" * 2000), "longer than 1024 characters"),
-    (GROWS, "together much longer than the pack"),
+    (GROWS, "together much longer than the payload"),
     (cbor2.dumps([{0: "x", 4: HUGE}]), "vb = a value of type int"),
     (cbor2.dumps([{0: "x", 3: HUGE}]), "vs = a value of type int"),
     (cbor2.dumps([{HUGE: "x", 3: 1}]), "no label of SenML in CBOR"),

@@ -18,14 +18,6 @@ RELATIVE = 1 << 28  # s: a time below this is relative to now (section 4.5.3)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
 LONGEST = 1024
 """Characters of a resolved name."""
-GROWTH = 16
-"""A base name and a base unit are repeated in each record: resolved, the names and units of a pack
-may take so many characters for each of its bytes,"""
-ROOM = 1 << 14
-"""and so many in any case,"""
-MOST = 1 << 28
-"""but never more than that: a column of Arrow has 31 bits."""
-
 NUMBERS = ("bt", "bver", "t", "ut")
 MEASURED = ("bv", "v", "bs", "s")
 """Numbers that may be missing: null, or not finite."""
@@ -38,6 +30,25 @@ _DIGITS = 400  # a number with more is larger than any double
 
 class PackError(ValueError):
     """The payload is not a SenML pack; the text says which record is wrong, and why."""
+
+
+class Room:
+    """The number of characters that a message may still use for names and units.
+
+    They are much longer together than its payload if a long name holds for many values.
+
+    size  of the payload, in bytes
+    """
+
+    def __init__(self, size: int) -> None:
+        # 16 for each byte, some in any case, and never more than a column of Arrow has.
+        self._left = min(max(1 << 14, 16 * size), 1 << 28)
+
+    def take(self, name: str, unit: str = "") -> None:
+        """Use room for a name and a unit. Raises PackError if there is none."""
+        self._left -= len(name) + len(unit)
+        if self._left < 0:
+            raise PackError("the names and units are together much longer than the payload")
 
 
 class Record(NamedTuple):
@@ -77,7 +88,7 @@ def resolve_records(
         now = time.time()
     if not isinstance(records, list) or not records:
         raise PackError("not an array of records")
-    room = None if size is None else min(max(ROOM, GROWTH * size), MOST)
+    room = None if size is None else Room(size)
     base: dict[str, Any] = {}
     resolved = []
     for number, record in enumerate(records):
@@ -93,9 +104,7 @@ def resolve_records(
             continue
         resolved.append(one)
         if room is not None:
-            room -= len(one.name) + len(one.unit)
-            if room < 0:
-                raise PackError("the names and units are together much longer than the pack")
+            room.take(one.name, one.unit)
     return resolved
 
 

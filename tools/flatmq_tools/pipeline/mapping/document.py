@@ -31,7 +31,7 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
         _decode(document, field)
     if rule.when and not all(_is_one_of(at(document, path), any_) for path, any_ in rule.when):
         return None
-    room = Room(payload)
+    room = Room(len(payload))
     if rule.each is None:
         return [_pack(bound, document, document, received, room)]
     packs: dict[Any, Pack] = {}

@@ -45,12 +45,12 @@ def unzipped(payload: bytes) -> bytes:
     return found
 
 
-def text(data: bytes) -> str:
-    """The text of a payload. Raises PackError."""
+def text(data: bytes, what: str = "") -> str:
+    """A text in UTF-8. Raises PackError, which begins with `what`."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise PackError("not a text in UTF-8") from error
+        raise PackError(f"{what}not a text in UTF-8") from error
 
 
 def from_json(data: bytes) -> Any:

@@ -176,7 +176,7 @@ def _rule(
 
 def _optional(table: _Table) -> dict[str, Any]:
     """The fields of a rule that stand by themselves."""
-    boot, seq = table.path("boot"), table.path("seq")
+    boot, seq = table.one("boot", exact), table.one("seq", exact)
     if (boot is None) != (seq is None):
         rule = "and `seq` must be given together"
         raise table.error("boot", rule, table.data.get("boot", table.data.get("seq")))
@@ -194,9 +194,7 @@ def _optional(table: _Table) -> dict[str, Any]:
         "when": _when(table),
         "csv": _csv(table),
         "decode": _decode(table),
-        "each": table.made("each", table.text("each", None), Parts)
-        if "each" in table.data
-        else None,
+        "each": table.one("each", Parts),
     }
 
 
@@ -210,15 +208,10 @@ def _csv(table: _Table) -> Csv:
 def _decode(table: _Table) -> list[Field]:
     found = []
     for path, given in table.table("decode", {}).items():
-        if not isinstance(given, dict):
-            raise table.error(f"decode.{path!r}", "must be a table", given)
-        inner = _Table(f"{table.where}: decode.{path!r}", given)
-        inner.known(("as", "format", "layout"))
+        inner = table.inner(f"decode.{path!r}", given, ("as", "format", "layout"))
         form = inner.one_of("as", [*BYTES])
-        if "layout" in given:
-            read = inner.made("layout", inner.text("layout", None), Layout).read
-        else:
-            read = INNER[inner.one_of("format", [*INNER])]
+        layout = inner.one("layout", Layout)
+        read = INNER[inner.one_of("format", [*INNER])] if layout is None else layout.read
         found.append(Field(table.made("decode", path, PathPattern), form, read))
     return found
 
@@ -274,14 +267,14 @@ def _topics(table: _Table, base: str) -> list[TopicPattern]:
 
 
 def _device(table: _Table, levels: set[str], form: str) -> tuple[Template | None, Path | None]:
-    device_from = table.path("device_from")
+    device_from = table.one("device_from", exact)
     if device_from is not None:
         if "device" in table.data:
             raise table.error("device_from", "and `device` exclude each other", "both")
         return None, device_from
     default = "{device}" if "device" in levels else None
     if default is None and "device" not in table.data:
-        more = " or `device_from`" if form == "json" else ""
+        more = " or `device_from`" if "device_from" in KEYS[form] else ""
         raise table.error(
             "device", f"is needed{more}, as not every topic has a level {{device}}", None
         )
@@ -294,24 +287,18 @@ def _values(table: _Table) -> list[tuple[PathPattern, Quantity]]:
     found = []
     for path, value in table.table("values", {}).items():
         pattern = table.made("values", path, PathPattern)
-        if isinstance(value, str):
-            found.append((pattern, Quantity(value)))
-            continue
-        if not isinstance(value, dict):
-            raise table.error(f"values.{path!r}", "must be a unit or a table", value)
-        inner = _Table(f"{table.where}: values.{path!r}", value)
-        inner.known(("unit", "name", "scale", "offset", "none"))
-        name = inner.text("name", "") or None
-        scale = inner.number("scale", 1.0)
+        given = {"unit": value} if isinstance(value, str) else value
+        keys = ("unit", "name", "scale", "offset", "none")
+        inner = table.inner(f"values.{path!r}", given, keys, "must be a unit or a table")
+        scale, offset = inner.number("scale", 1.0), inner.number("offset", 0.0)
         if scale == 0:
-            raise inner.error("scale", "must not be 0", value["scale"])
-        none = value.get("none", [])
-        numbers = [
-            _Table(inner.where, {"none": one}).number("none", 0.0)
-            for one in (none if isinstance(none, list) else [none])
+            raise inner.error("scale", "must not be 0", given["scale"])
+        name = inner.text("name", "") or None
+        none = given.get("none", [])
+        none = [
+            inner.made("none", one, number) for one in (none if isinstance(none, list) else [none])
         ]
-        offset = inner.number("offset", 0.0)
-        found.append((pattern, Quantity(inner.text("unit", ""), name, scale, offset, numbers)))
+        found.append((pattern, Quantity(inner.text("unit", ""), name, scale, offset, none)))
     return found
 
 
@@ -328,9 +315,8 @@ def _time(table: _Table) -> TimeField | None:
     given = table.table("time", {})
     if not given:
         return None
-    inner = _Table(f"{table.where}: time", given)
-    inner.known(("path", "as", "zone"))
-    path = inner.path("path")
+    inner = table.inner("time", given, ("path", "as", "zone"))
+    path = inner.one("path", exact)
     if path is None:
         raise inner.error("path", "is needed", None)
     forms = inner.texts("as")
@@ -347,6 +333,19 @@ def _time(table: _Table) -> TimeField | None:
             rule = "must be a time zone of IANA, such as Europe/Berlin"
             raise inner.error("zone", rule, zone) from None
     return TimeField(path, tuple(forms), zone)
+
+
+def number(value: object) -> float:
+    """A number, or a text with a fraction such as 5/9. Raises ValueError."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        found = float(Fraction(value) if isinstance(value, str) else value)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError('must be a number, or a fraction such as "5/9"')
+    return found
 
 
 class _Table:
@@ -401,28 +400,27 @@ class _Table:
             raise self.error(key, rule, value)
         return str(value)
 
-    def number(self, key: str, default: float) -> float:
-        """A number, or a text with a fraction such as 5/9."""
-        value = self.data.get(key, default)
-        try:
-            if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-                raise ValueError
-            found = float(Fraction(value) if isinstance(value, str) else value)
-        except (ValueError, ZeroDivisionError, OverflowError):
-            found = math.nan
-        if not math.isfinite(found):
-            raise self.error(key, 'must be a number, or a fraction such as "5/9"', value)
-        return found
+    def inner(
+        self, key: str, value: Any, keys: Sequence[str], rule: str = "must be a table"
+    ) -> _Table:
+        """A table in this one."""
+        if not isinstance(value, dict):
+            raise self.error(key, rule, value)
+        table = _Table(f"{self.where}: {key}", value)
+        table.known(keys)
+        return table
 
-    def path(self, key: str) -> Path | None:
-        if key not in self.data:
-            return None
-        return self.made(key, self.text(key, None), exact)
+    def number(self, key: str, default: float) -> float:
+        return float(self.made(key, self.data.get(key, default), number))
+
+    def one(self, key: str, make: Callable[[str], Any]) -> Any:
+        """What a text stands for; None if it is not given."""
+        return None if key not in self.data else self.made(key, self.text(key, None), make)
 
     def patterns(self, key: str) -> list[PathPattern]:
         return [self.made(key, one, PathPattern) for one in self.texts(key)]
 
-    def made(self, key: str, text: str, make: Callable[[str], Any]) -> Any:
+    def made(self, key: str, text: Any, make: Callable[[Any], Any]) -> Any:
         try:
             return make(text)
         except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from . import document, plain, sparkplug
 from .births import BIRTHS
 from .encodings import unzipped
-from .pack import LONGEST, Pack, PackError, readable
+from .pack import LONGEST, Pack, PackError, printable, readable
 from .rule import Bound, Places, Rule
 from .sparkplug import Names
 
@@ -131,9 +131,9 @@ class Mapping:
                 if packs is not None:
                     return Reading(rule, packs, None)
         except PackError as error:
-            return Reading(rule, [], _printable(str(error)))
+            return Reading(rule, [], printable(str(error)))
         except Exception as error:  # whatever a parser raises, the message alone is at fault
-            return Reading(rule, [], _printable(f"{type(error).__name__}: {error}"))
+            return Reading(rule, [], printable(f"{type(error).__name__}: {error}"))
         return Reading(None, [], None)
 
     def _read(
@@ -174,9 +174,3 @@ def _covers(wide: list[str], narrow: list[str]) -> bool:
         if level not in ("+", narrow[number]):
             return False
     return len(wide) == len(narrow)
-
-
-def _printable(text: str) -> str:
-    """A text that any table takes, of a bearable length."""
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= 300 else text[:297] + "..."
