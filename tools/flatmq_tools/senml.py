@@ -114,10 +114,13 @@ def load(text: str) -> Any:
     What no double holds becomes NaN or infinite. Raises ValueError and RecursionError.
     """
     try:
-        return json.loads(text)
+        return _decode(text)
     except ValueError:
         words = _WORD.sub(lambda found: found[0] if found[0][0] == '"' else "NaN", text)
         return json.loads(words, parse_int=_integer)
+
+
+_decode = json.JSONDecoder().decode
 
 
 def _integer(digits: str) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from . import encodings
+from .encodings import Field, Payload
 from .pack import DEEPEST, Pack, PackError, Record, Room, named
 from .paths import ABSENT, Path, PathPattern, at, items
 from .rule import Bound, Rule, record
@@ -15,23 +16,22 @@ from .times import microseconds
 _MAX = (1 << 63) - 1
 
 
-def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
+def read(bound: Bound, payload: Payload, received: int | None) -> list[Pack] | None:
     """Return what a document says; None if the rule does not apply to it. Raises PackError."""
     rule = bound.rule
-    if not payload:  # it removes a retained message
+    if not payload.data:  # it removes a retained message
         return []
-    match rule.format:
-        case "cbor":
-            document = encodings.from_cbor(payload)
-        case "csv":
-            document = rule.csv.read(payload)
-        case _:
-            document = encodings.from_json(payload)
+    if rule.format == "csv":
+        document = rule.csv.read(payload.data)
+    else:
+        document = payload.document("cbor" if rule.format == "cbor" else "json")
+    if rule.decode:
+        document = copy.deepcopy(document)  # other rules may read it, too
     for field in rule.decode:
         _decode(document, field)
     if rule.when and not all(_is_one_of(at(document, path), any_) for path, any_ in rule.when):
         return None
-    room = Room(len(payload))
+    room = Room(len(payload.data))
     if rule.each is None:
         return [_pack(bound, document, document, received, room)]
     packs: dict[Any, Pack] = {}
@@ -50,7 +50,7 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | Non
 
 
 def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Room) -> Pack:
-    """What a part of a document says."""
+    """Return the pack of a part of a document."""
     rule = bound.rule
     own = _time(rule, part, document)
     time = received if own is None else own
@@ -78,7 +78,7 @@ def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Ro
     return Pack(device, boot, seq, time, own is not None, records)
 
 
-def _decode(document: Any, field: encodings.Field) -> None:
+def _decode(document: Any, field: Field) -> None:
     """Put what the bytes of a field hold in its place."""
     for path, text in [*leaves(document)]:
         if path and text is not None and field.path.match(path):
@@ -89,7 +89,7 @@ def _decode(document: Any, field: encodings.Field) -> None:
 def _at(part: Any, document: Any, path: Path) -> Any:
     """The value at a path of a part, or else of the whole document."""
     value = at(part, path)
-    return at(document, path) if value is ABSENT else value
+    return at(document, path) if value is ABSENT and part is not document else value
 
 
 def _is_one_of(value: Any, allowed: Sequence[Any]) -> bool:

@@ -106,8 +106,22 @@ INNER: Mapping[str, Callable[[bytes], Any]] = {"json": from_json, "cbor": from_c
 """What the bytes in a field can hold beside a layout."""
 
 
+class Payload:
+    """The payload of a message, decoded once for all rules. Raises PackError."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.data = unzipped(raw)
+        self._documents: dict[str, Any] = {}
+
+    def document(self, form: str) -> Any:
+        """Return the document, by a format of INNER."""
+        if form not in self._documents:
+            self._documents[form] = INNER[form](self.data)
+        return self._documents[form]
+
+
 class Csv(NamedTuple):
-    """How a payload has its rows."""
+    """The form of a CSV payload."""
 
     columns: Sequence[str] | None = None
     """The names of the columns; None if the first row has them. A column without one is named by
@@ -185,7 +199,7 @@ class Field(NamedTuple):
     read: Callable[[bytes], Any]
 
     def value(self, text: Any) -> Any:
-        """What the bytes say; NaN if they cannot be read."""
+        """Return the content of the bytes; NaN if they cannot be read."""
         try:
             return self.read(BYTES[self.form](text))
         except (PackError, ValueError, AttributeError, TypeError):

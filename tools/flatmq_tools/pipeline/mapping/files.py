@@ -414,7 +414,7 @@ class _Table:
         return float(self.made(key, self.data.get(key, default), number))
 
     def one(self, key: str, make: Callable[[str], Any]) -> Any:
-        """What a text stands for; None if it is not given."""
+        """Make something of a text; None if the key is not given."""
         return None if key not in self.data else self.made(key, self.text(key, None), make)
 
     def patterns(self, key: str) -> list[PathPattern]:

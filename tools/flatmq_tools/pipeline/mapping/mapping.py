@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from . import document, plain, sparkplug
 from .births import BIRTHS
-from .encodings import unzipped
+from .encodings import Payload
 from .pack import LONGEST, Pack, PackError, printable, readable
 from .rule import Bound, Places, Rule
 from .sparkplug import Names
@@ -125,9 +125,13 @@ class Mapping:
         rule = None
         try:
             readable("topic", topic)
+            content = None
             for bound in self._bounds(topic):
                 rule = bound.rule
-                packs = self._read(bound, topic, payload, received, names)
+                if rule.format == "nothing":
+                    return Reading(rule, [], None)
+                content = content or Payload(payload)
+                packs = self._read(bound, topic, content, received, names)
                 if packs is not None:
                     return Reading(rule, packs, None)
         except PackError as error:
@@ -137,11 +141,8 @@ class Mapping:
         return Reading(None, [], None)
 
     def _read(
-        self, bound: Bound, topic: str, payload: bytes, received: int | None, names: Names | None
+        self, bound: Bound, topic: str, payload: Payload, received: int | None, names: Names | None
     ) -> list[Pack] | None:
-        if bound.rule.format == "nothing":
-            return []
-        payload = unzipped(payload)
         match bound.rule.format:
             case "json" | "cbor" | "csv":
                 return document.read(bound, payload, received)
@@ -150,12 +151,10 @@ class Mapping:
             case "any":
                 return plain.read_any(bound, payload, received)
             case "sparkplug":
-                return sparkplug.read(bound, payload, received, names)
-            case "senml":
-                if self._read_senml is None:
-                    raise PackError("this mapping was made without a reader of SenML")
-                return self._read_senml(topic, payload, received, bound.device or None)
-        raise AssertionError(bound.rule.format)
+                return sparkplug.read(bound, payload.data, received, names)
+        if self._read_senml is None:
+            raise PackError("this mapping was made without a reader of SenML")
+        return self._read_senml(topic, payload.data, received, bound.device or None)
 
 
 def _no_places(_: str) -> Places:

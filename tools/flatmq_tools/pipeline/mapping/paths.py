@@ -15,6 +15,7 @@ from typing import Any
 
 _NAME = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 Path = tuple[str, ...]
+Keys = Sequence[Callable[[str], Any] | None]
 ABSENT: Any = object()
 """What `at` returns if there is nothing at a path."""
 
@@ -61,13 +62,14 @@ class PathPattern:
 
     def match(self, path: Path) -> bool:
         """Return whether the pattern stands for this path."""
-        found = _matches(self._keys, path)
-        self.used = self.used or found
-        return found
+        return self._matches(self._keys, path)
 
     def covers(self, path: Path) -> bool:
         """Return whether the pattern stands for this path or for a container that holds it."""
-        found = _matches((*self._keys, None), path)
+        return self._matches((*self._keys, None), path)
+
+    def _matches(self, keys: Keys, path: Path) -> bool:
+        found = _matches(keys, path)
         self.used = self.used or found
         return found
 
@@ -113,7 +115,7 @@ def _glob(key: str) -> Callable[[str], Any]:
     return re.compile(r"[\s\S]*".join(map(re.escape, key.split("*")))).fullmatch
 
 
-def _matches(keys: Sequence[Callable[[str], Any] | None], path: Path) -> bool:
+def _matches(keys: Keys, path: Path) -> bool:
     """Compare from the left; a `**` is extended by one key when the rest does not match."""
     key = place = 0
     deep = -1  # the last `**`, and the place at which what follows it was tried

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from . import document, encodings
+from .encodings import Payload
 from .pack import Pack
 from .rule import Bound, record
 
 
-def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
+def read(bound: Bound, payload: Payload, received: int | None) -> list[Pack]:
     """Return what a plain payload says. Raises PackError."""
-    text = encodings.text(payload).strip()
+    text = encodings.text(payload.data).strip()
     if not text:  # it removes a retained message
         return []
     place = bound.whole
@@ -18,8 +19,8 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
     return [Pack(bound.device, None, None, received, False, records)]
 
 
-def read_any(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
+def read_any(bound: Bound, payload: Payload, received: int | None) -> list[Pack] | None:
     """Return what a payload says, a JSON object or array or else plain. Raises PackError."""
-    if payload.lstrip()[:1] in (b"{", b"["):
+    if payload.data.lstrip()[:1] in (b"{", b"["):
         return document.read(bound, payload, received)
     return read(bound, payload, received)
