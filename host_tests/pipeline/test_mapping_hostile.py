@@ -233,7 +233,7 @@ SHARED = b"\xd8\x1c\x82" * 60 + b"\xd8\x1c\x80" + b"".join(
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (b"\x81" * 65 + b"\x00", "nested more than 64 levels deep"),
+        (b"\x81" * 66 + b"\x00", "nested more than 64 levels deep"),
         (b"\x81" * 1_000_000, "not CBOR"),
         (b"\xa1\x61a" * 100_000 + b"\x01", "not CBOR"),
         (SHARED, "more values than bytes"),
@@ -280,3 +280,8 @@ def test_much_of_everything(mapping: Mapping) -> None:
     ):
         assert not check(mapping, "zigbee2mqtt/x", payload, 0)
     assert check(mapping, "zigbee2mqtt/x", wide, 0)
+
+
+def test_a_field_in_a_deep_document(mapping: Mapping) -> None:
+    deep = b'{"id":7,"b":1,"s":2,"x":' + b"[" * 500 + b"]" * 500 + b"}"
+    assert mapping.reading("own/x", deep, 0).reason == "nested more than 64 levels deep"

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from .sinks import Sink
 
 NOTICE = (
-    "values are null in measurements: their messages have a number that no column can hold, such "
-    "as NaN, Infinity or 1e400"
+    "values are null in measurements: they are numbers that no column can hold, such as NaN or "
+    "1e400, or bytes that a mapping cannot decode"
 )
 
 

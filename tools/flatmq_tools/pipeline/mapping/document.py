@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from .encodings import Field, Payload
+from .encodings import INNER, Field, Payload
 from .pack import DEEPEST, Pack, PackError, Record, Room, named
 from .paths import ABSENT, Path, PathPattern, at, items
 from .rule import Bound, Rule, record
@@ -24,9 +23,9 @@ def read(bound: Bound, payload: Payload, received: int | None) -> list[Pack] | N
     if rule.format == "csv":
         document = rule.csv.read(payload.data)
     else:
-        document = payload.document("cbor" if rule.format == "cbor" else "json")
-    if rule.decode:
-        document = copy.deepcopy(document)  # other rules may read it, too
+        # With `decode` the document is changed, and other rules may read it, too.
+        form = "cbor" if rule.format == "cbor" else "json"
+        document = INNER[form](payload.data) if rule.decode else payload.document(form)
     for field in rule.decode:
         _decode(document, field)
     if rule.when and not all(_is_one_of(at(document, path), any_) for path, any_ in rule.when):

@@ -72,7 +72,7 @@ def from_cbor(data: bytes) -> Any:
         left -= 1
         if left < 0:  # tags can share values, and each of them others
             raise PackError("more values than bytes")
-        if isinstance(value, (Mapping, Sequence)) and deep > DEEPEST:
+        if deep > DEEPEST + 2:
             raise PackError(f"nested more than {DEEPEST} levels deep")
         match value:
             case Mapping():
