@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from flatmq_tools import senml
+from flatmq_tools import senml, senml_cbor
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.jobs.health import Health
 from flatmq_tools.pipeline.report import from_raw
@@ -24,6 +24,10 @@ AN_X = bytes.fromhex("81a2006178")  # [{"n": "x", and a label and a value follow
 HUGE = 1 << 20_000
 LARGEST = (1 << 42) - 1  # seq
 GROWS = b'[{"bn":"%s","v":1}' % (b"n" * 1000) + b',{"v":2}' * 5000 + b"]"
+
+# A text that is in a thousand records by reference.
+TEXTS = cbor2.dumps([{0: "x", 3: "x" * 10_000}] * 1000, string_referencing=True)
+SHARED = senml_cbor.SELF_DESCRIBED + TEXTS
 
 HOSTILE = [
     (b'[{"n":"x","vs":"\\ud83d"}]', "vs = '\\ud83d': not Unicode"),
@@ -46,7 +50,8 @@ HOSTILE = [
     (cbor2.dumps([{HUGE: "x", 3: 1}]), "no label of SenML in CBOR"),
     (AN_X + b"\x03\x62\xc3\x28", "not CBOR"),  # text that is not UTF-8
     (AN_X + b"\x02\xd8\x23\x61(", "not CBOR"),  # a regular expression that is none
-    (AN_X + b"\x03\xd8\x1c\x81\xd8\x1d\x00", "vs = a value of type list"),  # a list of itself
+    (AN_X + b"\x03\xd8\x1c\x81\xd8\x1d\x00", "larger than itself"),  # a list of itself
+    (SHARED, "larger than itself"),
     (b"\x81" + b"\xc1" * 200_000, "not CBOR"),
     (b"\x9b\x7f" + b"\xff" * 7, "not CBOR"),  # an array of so many items
     (b"\x81\x5b\x7f" + b"\xff" * 7, "not CBOR"),  # so many bytes
@@ -54,7 +59,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("payload", "why"), HOSTILE)
+@pytest.mark.parametrize(("payload", "why"), HOSTILE, ids=range(len(HOSTILE)))
 def test_one_message_is_a_dead_letter_and_hurts_no_other(payload: bytes, why: str) -> None:
     before, (pack,), after = said([GOOD, (TOPIC, payload), GOOD])
     assert why in pack["reason"]

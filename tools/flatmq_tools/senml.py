@@ -23,6 +23,7 @@ MEASURED = ("bv", "v", "bs", "s")
 """Numbers that may be missing: null, or not finite."""
 TEXTS = ("bn", "bu", "n", "u", "vs", "vd")
 VALUES = ("v", "vs", "vb", "vd")
+_SAID = (*VALUES, *MEASURED)
 # A text, which is skipped, or a number that is not of JSON. MicroPython and printf write these.
 _WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|-?\b(?:nan|inf)\b', re.DOTALL)
 _DIGITS = 400  # a number with more is larger than any double
@@ -133,8 +134,9 @@ def _check(record: object) -> None:
         raise PackError("not an object")
     for key, value in record.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        missing = key in MEASURED and (number or value is None)
-        if key in (*NUMBERS, *MEASURED) and not (missing or (number and _is_finite(value))):
+        if (key in MEASURED and not (number or value is None)) or (
+            key in NUMBERS and not (number and _is_finite(value))
+        ):
             raise PackError(f"{key} = {shown(value)}: not a number")
         if key in TEXTS and not isinstance(value, str):
             raise PackError(f"{key} = {shown(value)}: not a text")
@@ -188,7 +190,7 @@ def _resolved(fields: dict[str, Any], now: float) -> Record | None:
     """The record that these fields make; None if they have neither value nor sum."""
     value = next((fields[key] for key in ("vs", "vb", "vd") if key in fields), None)
     total = None
-    if not fields.keys() & {*VALUES, *MEASURED}:
+    if fields.keys().isdisjoint(_SAID):
         return None
     if "v" in fields or ("bv" in fields and value is None):
         value = _sum(fields, "bv", "v")

@@ -65,13 +65,8 @@ def from_json(data: bytes) -> Any:
 
 def from_cbor(data: bytes) -> Any:
     """Return a document as JSON has it; byte strings are in hex. Raises PackError."""
-    left = len(data)
 
     def plain(value: Any, deep: int) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:  # tags can share values, and each of them others
-            raise PackError("more values than bytes")
         if deep > DEEPEST + 2:
             raise PackError(f"nested more than {DEEPEST} levels deep")
         match value:
