@@ -39,6 +39,18 @@ def test_the_examples_say_what_becomes_of_messages() -> None:
     ]  # fmt: skip
     assert read(1, "site/a/b/oil/level", b"3") == [("a-b", "oil/level", "", 3.0)]
     assert read(1, "gateway/x", b'{"meta":{"serial":"7"},"v":1}') == [("7", "v", "", 1.0)]
+    gateway = re.search(r'`({"sensors":{"tank".*})`', PAGE)
+    assert gateway
+    assert read(3, "gateway/north", gateway[1].encode()) == [
+        ("north-tank", "level", "", 3.0), ("north-tank", "level", "", 4.0),
+        ("north-pump", "rpm", "", 900.0),
+    ]  # fmt: skip
+    uplink = re.search(r'`({"fPort".*})`', PAGE)
+    assert uplink
+    assert read(4, "application/x/device/01/event/up", uplink[1].encode()) == [
+        ("01", "temperature", "Cel", 21.5), ("01", "humidity", "%RH", 48.0),
+        ("01", "open", "", True),
+    ]  # fmt: skip
     pump = re.search(r'`({"alarm".*})`', PAGE)
     assert pump
     assert read(2, "plant/pumps/p1", pump[1].encode()) == [
@@ -52,7 +64,7 @@ def test_the_tables_are_complete() -> None:
     assert set(files.shipped()) | set(FORMATS) <= listed
     heads = "".join(re.findall(r"^- (`.*?):", PAGE, re.MULTILINE))
     keys = set(re.findall(r"`(\w+)`", heads))
-    assert set(files.KEYS["json"]) <= keys
+    assert set(files.KEYS["csv"]) <= keys
 
 
 def test_the_command_prints_what_the_page_says() -> None:

@@ -11,7 +11,7 @@ import pytest
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.files import MappingError
 from flatmq_tools.pipeline.mapping.mapping import Mapping
-from flatmq_tools.pipeline.mapping.pack import Pack, PackError
+from flatmq_tools.pipeline.mapping.pack import Pack, PackError, Record
 
 NOON = 1_772_366_400_000_000  # 2026-03-01 12:00 UTC in us since 1970
 RECEIVED = NOON + 1_000_000
@@ -30,11 +30,13 @@ def pack(found: Mapping, document: Any, topic: str = "t/a") -> Pack:
     return one
 
 
+def value_of(record: Record) -> object:
+    """Whichever of its fields a record has; None if it has none."""
+    return next((v for v in (record.value, record.text, record.flag) if v is not None), None)
+
+
 def values(found: Mapping, document: Any, topic: str = "t/a") -> dict[str, object]:
-    return {
-        r.quantity: next(v for v in (r.value, r.text, r.flag) if v is not None)
-        for r in pack(found, document, topic).records
-    }
+    return {r.quantity: value_of(r) for r in pack(found, document, topic).records}
 
 
 def test_paths_choose_values() -> None:
@@ -184,6 +186,101 @@ def test_a_rule_for_some_documents() -> None:
     assert found.read("t/b", b"{}", 0) == []
 
 
+def packs(found: Mapping, payload: bytes, topic: str = "t/a") -> list[tuple[object, ...]]:
+    return [
+        (*pack[:4], [(r.quantity, r.unit, r.value, r.time) for r in pack.records])
+        for pack in found.read(topic, payload, RECEIVED) or []
+    ]
+
+
+def test_parts_of_a_document() -> None:
+    """Each device or reading has one pack, which is as old as its newest value."""
+    found = rule(
+        """
+        each = "rooms/{room}/t*/{n}"
+        device = "{device}-{room}"
+        quantity = "{n}/{path}"
+        time = { path = "at", as = "us" }
+        ignore = "at"
+        values = { "0" = "Cel", x = "V" }
+        """
+    )
+    document = {
+        "at": NOON,
+        "rooms": {
+            "a": {"temps": [21, {"at": NOON + 5, "x": 1}], "other": [1]}, "b": 5,
+            "c": {"tx": {"k": 2}, "t": []},
+        },
+    }  # fmt: skip
+    assert packs(found, json.dumps(document).encode(), "t/s") == [
+        ("s-a", None, None, NOON + 5, [("0", "Cel", 21.0, NOON), ("1/x", "V", 1.0, NOON + 5)]),
+        ("s-c", None, None, NOON, [("k", "", 2.0, NOON)]),
+    ]
+    assert found.read("t/s", b'{"rooms":{"b":5}}', 0) is None
+    with pytest.raises(PackError, match="room: must not be empty"):
+        found.read("t/s", b'{"rooms":{"":{"t":[1]}}}', 0)
+    numbered = rule('each = "*"\nboot = "b"\nseq = "s"\nselect = "v"\ndevice_from = "id"')
+    parts = [{"b": 1, "s": n, "v": n, "id": "d"} for n in (1, 2, 2)]
+    every = packs(numbered, json.dumps(parts).encode())
+    assert [(seq, [value for _, _, value, _ in records]) for _, _, seq, _, records in every] == [
+        (1, [1.0]), (2, [2.0, 2.0]),
+    ]  # fmt: skip
+
+
+# The keys of a rule, the payload, and the rows that it makes: device, time, values.
+CSVS = [
+    ("", "t;u\n1,5;2", [("a", RECEIVED, {"t;u": 1.0, "1": "5;2"})]),
+    ('delimiter = ";"', "t ; u;\r\n1.5; on ;\r\n", [("a", RECEIVED, {"t": 1.5, "u": True})]),
+    ('columns = ["at", "t"]\ntime = { path = "at", as = "s" }\nignore = "at"',
+     "1772366400,5,6\n\n1772366401,7", [("a", NOON + 1_000_000, {"t": 7.0, "2": 6.0})]),
+    ('device_from = "id"\nselect = "t"', 'id,t\n007,1\n"x,""y",\n',
+     [("007", RECEIVED, {"t": 1.0}), ('x,"y', RECEIVED, {})]),
+    ('boot = "b"\nseq = "s"\nselect = "t"', "b,s,t\n1,2,nan", [("a", RECEIVED, {"t": None})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "payload", "rows"), CSVS, ids=range(len(CSVS)))
+def test_csv(more: str, payload: str, rows: list[tuple[object, ...]]) -> None:
+    read = rule(more, "csv").read("t/a", payload.encode(), RECEIVED) or []
+    assert [
+        (p.device, p.time, {r.quantity: value_of(r) for r in p.records}) for p in read
+    ] == rows  # fmt: skip
+    assert [(p.boot, p.seq) for p in read] == [(1, 2) if "boot" in more else (None, None)] * len(
+        rows
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ('as = "hex", layout = "s16:t u4:n p4 b1:on"', "FF38 3f 80",
+         {"d/t": -200.0, "d/n": 3.0, "d/on": True}),
+        ('as = "hex", layout = "s16:t u16:n <"', "0x38ff0100", {"d/t": -200.0, "d/n": 1.0}),
+        ('as = "base64", layout = "f32:t"', "QUgAAA==", {"d/t": 12.5}),
+        ('as = "base64", format = "json"', "eyJ4IjpbMV19", {"d/x/0": 1.0}),
+        ('as = "base64", format = "cbor"', "oWF4-T4A", {"d/x": 1.5}),
+        ('as = "base64", format = "plain"', "MjEuNQ", {"d": "21.5"}),
+        # What cannot be read has no value.
+        ('as = "hex", layout = "s16:t"', "ff", {"d": None}),
+        ('as = "hex", layout = "s16:t"', "xx", {"d": None}),
+        ('as = "base64", format = "json"', "eyJ4Ijpb", {"d": None}),
+        ('as = "base64", format = "json"', "e?", {"d": None}),
+        ('as = "base64", format = "json"', 5, {"d": None}),
+        ('as = "base64", format = "json"', None, {}),
+    ],
+)  # fmt: skip
+def test_bytes_in_a_text(form: str, text: object, expected: dict[str, object]) -> None:
+    found = rule(f'decode = {{ "a/*/d" = {{ {form} }} }}\nstrip = "a/0"')
+    read = pack(found, {"a": [{"d": text}], "d": "x"})
+    assert {r.quantity: value_of(r) for r in read.records[:-1]} == expected
+    assert read.records[-1].text == "x"
+
+
+def test_numbers_that_stand_for_no_value() -> None:
+    found = rule('values = { "*" = { scale = 0.1, none = [-32768, 1e4] } }')
+    assert values(found, {"a": -32768, "b": 10000.0, "c": 10}) == {"c": 1.0}
+
+
 def test_a_name_cannot_grow() -> None:
     """A long key is not repeated for each of many values."""
     with pytest.raises(PackError, match="longer than 1024 characters"):
@@ -209,9 +306,7 @@ def test_a_mistake_is_named_with_its_place(mistake: str) -> None:
 
 
 def test_a_mapping_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        MappingError, match=r"must be a file or one of chirpstack, .*, not 'zigbee'"
-    ):
+    with pytest.raises(MappingError, match=r"must be a file or one of cbor, .*, not 'zigbee'"):
         files.load(["zigbee"])
     file = tmp_path / "b.toml"
     file.write_bytes(b"\xff")

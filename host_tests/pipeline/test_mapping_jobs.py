@@ -200,6 +200,32 @@ def test_the_command_shows_what_becomes_of_a_message(tmp_path: Path) -> None:
     assert code == 1 and "no rule is for the topic zigbee2mqtt/door" in none
 
 
+def test_the_command_says_what_never_matched(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text("""
+        [[rule]]
+        name = "mine"
+        topic = "t/{device}"
+        format = "json"
+        select = ["temp", "temp/x", "**"]
+        ignore = ["tmie"]
+        each = "data"
+        values = { temp = "Cel", temprature = "Cel", "hum*" = "%RH" }
+    """)
+    ask = ["map", "--mapping", str(own), "--try", "t/a"]
+    code, shown = command(*ask, '{"data":{"temp":1,"humid":2}}')
+    assert code == 0
+    assert [line for line in shown.splitlines() if "never" in line] == [
+        "never matched in select: temp/x", "never matched in ignore: tmie",
+        "never matched in values: temprature",
+    ]  # fmt: skip
+    code, other = command(*ask, '{"temp":1}')
+    assert (code, other) == (
+        1,
+        "no rule reads this document; these are for its topic: own: mine\n",
+    )
+
+
 def test_the_command_lists_shows_and_checks(tmp_path: Path) -> None:
     listed = command("map", "--list")[1]
     for name in ("chirpstack", "home-assistant", "shelly-gen1", "sparkplug-b", "zigbee2mqtt"):
@@ -207,9 +233,9 @@ def test_the_command_lists_shows_and_checks(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text(command("map", "--show", "tasmota")[1])
     checked = command("map", "--mapping", str(own))
-    assert checked == (0, "7 rules, for tele/#  stat/#  cmnd/#  tasmota/discovery/#\n")
+    assert checked == (0, "8 rules, for tele/#  stat/#  cmnd/#  tasmota/discovery/#\n")
     own.write_text(own.read_text().replace('"5/9"', '"5:9"'))
-    place = "[[rule]] 2 (SENSOR in Fahrenheit): values.'**/Temperature': scale: must be a number"
+    place = "[[rule]] 3 (SENSOR in Fahrenheit): values.'**/Temperature': scale: must be a number"
     for arguments in (
         ["map"],
         ["run", str(tmp_path / "out")],

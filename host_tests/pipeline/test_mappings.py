@@ -13,6 +13,7 @@ import tomllib
 from flatmq.topic import matches
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
+from pipeline.test_mapping_files import value_of
 
 FIXTURES = Path(__file__).with_name("mappings")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -28,6 +29,8 @@ def messages() -> list[tuple[str, dict[str, Any]]]:
     A fixture has these tables:
     one      a value, or none: topic, payload, device, quantity, unit, value
     many     values: topic, payload, device, time of the document if it has one, values
+             (a number that no double holds is a value without a value)
+    each     values of several devices or times: topic, payload, values with device and time
     nothing  no values come of these: topic, payload
     dead     dead letters: topic, payload, reason
     other    there is no rule for these: topic, payload
@@ -40,6 +43,8 @@ def messages() -> list[tuple[str, dict[str, Any]]]:
                 message = {"topic": topic, "payload": payload}
                 if kind == "one":
                     message |= {"device": more[0], "values": [more[1:]] if more[1:] else []}
+                elif kind == "each":
+                    message |= {"each": more[0]}
                 elif kind == "many":
                     message |= {"device": more[0], "time": more[1], "values": more[2]}
                 else:
@@ -54,10 +59,9 @@ def payload_of(message: dict[str, Any]) -> bytes:
     return bytes.fromhex(text[4:]) if text.startswith("hex:") else text.encode()
 
 
-def value_of(record: Any) -> object:
-    """Whichever of its fields a record has."""
-    (value,) = (v for v in (record.value, record.text, record.flag) if v is not None)
-    return value
+def micros(time: datetime.datetime | None = None) -> int:
+    """A time in microseconds since 1970; that of arrival if there is none."""
+    return RECEIVED if time is None else (time - EPOCH) // datetime.timedelta(microseconds=1)
 
 
 def check(mapping: Mapping, message: dict[str, Any]) -> None:
@@ -72,16 +76,21 @@ def check(mapping: Mapping, message: dict[str, Any]) -> None:
     elif "nothing" in message:
         assert reading.rule is not None
         assert reading.packs == []
+    elif "each" in message:
+        found = [
+            [p.device, r.quantity, r.unit, value_of(r), r.time]
+            for p in reading.packs for r in p.records
+        ]  # fmt: skip
+        assert found == [[*row[:4], micros(*row[4:])] for row in message["each"]]
+        assert len({pack.device for pack in reading.packs}) == len(reading.packs)
     else:
         (pack,) = reading.packs
         told = bool(message.get("time"))
-        time = RECEIVED
-        if told:
-            time = (message["time"] - EPOCH) // datetime.timedelta(microseconds=1)
+        time = micros(message["time"]) if told else RECEIVED
         assert (pack.device, pack.boot, pack.seq) == (message["device"], None, None)
         assert (pack.time, pack.told) == (time, told)
         found = [[r.quantity, r.unit, value_of(r)] for r in pack.records]
-        expected = message["values"]
+        expected = [[*row, None][:3] for row in message["values"]]
         assert [row[:2] for row in found] == [row[:2] for row in expected]
         for (_, _, value), (_, _, wanted) in zip(found, expected, strict=True):
             assert type(value) is type(wanted)

@@ -88,19 +88,21 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
     ):
         sent = [_pack("a", n) for n in (1, 2, 4)] + [_pack("b", n) for n in (1, 1, 2)]
         publish(there, [*sent, ("dev/c/telemetry", b"no pack"), ("dev/a/status", b"online")])
+        publish(there, [("dev/n/telemetry", b'[{"n":"t","v":NaN},{"n":"u","v":1}]')])
         for device, packs in timed.items():
             publish(there, [(f"dev/{device}/telemetry", each) for each in packs])
-        until(lambda: running.look() or running.rows >= 11)
+        until(lambda: running.look() or running.rows >= 12)
         until(lambda: running.look() or _landed(tmp_path / "windows"))
         running.finish()
         metrics = scraped(port)
 
-    assert running.rows == 11
+    assert running.rows == 12
     assert Counter(row["payload"] for row in _rows(tmp_path / "raw"))[sent[3][1]] == 2
-    assert len(_rows(tmp_path / "raw")) == 11
+    assert len(_rows(tmp_path / "raw")) == 12
     measured = {
-        (row["device"], row["seq"]): row["value"] for row in _rows(tmp_path / "measurements")
-    }
+        (row["device"], row["seq"]): row["value"]
+        for row in _rows(tmp_path / "measurements") if row["device"] != "n"
+    }  # fmt: skip
     assert measured == {
         ("a", 1): 21.5, ("a", 2): 22.5, ("a", 4): 24.5, ("b", 1): 21.5, ("b", 2): 22.5,
         ("w", 1): 21.5, ("w", 2): 21.5,
@@ -108,8 +110,11 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
     (outside,) = _rows(tmp_path / "out_of_time")
     assert outside["device"] == "future"
     assert outside.keys() == _rows(tmp_path / "measurements")[0].keys()
-    (line,) = running.notices.lines()
+    of_n = [row for row in _rows(tmp_path / "measurements") if row["device"] == "n"]
+    assert {row["quantity"]: row["value"] for row in of_n} == {"t": None, "u": 1.0}
+    line, null = sorted(running.notices.lines(), key=lambda line: "null" in line)
     assert line.startswith("1 reading") and "a time too far from" in line
+    assert null.startswith("1 values are null") and null.endswith("(such as n: t)")
     (window,) = _rows(tmp_path / "windows")
     assert (window["device"], window["count"]) == ("w", 1)
     (dead,) = _rows(tmp_path / "dead_letters")
@@ -126,8 +131,8 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
     batches = metrics["flatmq_run_batch_seconds_count raw"]
     assert batches >= 1
     for name, value in (
-        ("messages_received_total", 11), ("messages_waiting", 0), ("rows_written_total raw", 11),
-        ("rows_written_total measurements", 7), ("dead_letters_total", 1), ("devices", 4),
+        ("messages_received_total", 12), ("messages_waiting", 0), ("rows_written_total raw", 12),
+        ("rows_written_total measurements", 9), ("dead_letters_total", 1), ("devices", 5),
         ("devices_silent", sum(silent)), ("paused", 0),
         ("batch_seconds_bucket +Inf raw", batches),
     ):  # fmt: skip

@@ -18,21 +18,38 @@ RELATIVE = 1 << 28  # s: a time below this is relative to now (section 4.5.3)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
 LONGEST = 1024
 """Characters of a resolved name."""
-GROWTH = 16
-"""A base name and a base unit are repeated in each record: resolved, the names and units of a pack
-may take so many characters for each of its bytes,"""
-ROOM = 1 << 14
-"""and so many in any case,"""
-MOST = 1 << 28
-"""but never more than that: a column of Arrow has 31 bits."""
-
-NUMBERS = ("bt", "bv", "bs", "bver", "v", "s", "t", "ut")
+NUMBERS = ("bt", "bver", "t", "ut")
+MEASURED = ("bv", "v", "bs", "s")
+"""Numbers that may be missing: null, or not finite."""
 TEXTS = ("bn", "bu", "n", "u", "vs", "vd")
 VALUES = ("v", "vs", "vb", "vd")
+_SAID = (*VALUES, *MEASURED)
+# A text, which is skipped, or a number that is not of JSON. MicroPython and printf write these.
+_WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|-?\b(?:nan|inf)\b', re.DOTALL)
+_DIGITS = 400  # a number with more is larger than any double
 
 
 class PackError(ValueError):
     """The payload is not a SenML pack; the text says which record is wrong, and why."""
+
+
+class Room:
+    """The number of characters that a message may still use for names and units.
+
+    They are much longer together than its payload if a long name holds for many values.
+
+    size  of the payload, in bytes
+    """
+
+    def __init__(self, size: int) -> None:
+        # 16 for each byte, some in any case, and never more than a column of Arrow has.
+        self._left = min(max(1 << 14, 16 * size), 1 << 28)
+
+    def take(self, name: str, unit: str = "") -> None:
+        """Use room for a name and a unit. Raises PackError if there is none."""
+        self._left -= len(name) + len(unit)
+        if self._left < 0:
+            raise PackError("the names and units are together much longer than the payload")
 
 
 class Record(NamedTuple):
@@ -43,7 +60,7 @@ class Record(NamedTuple):
     time: float
     """Seconds since 1970, UTC."""
     value: float | int | str | bool | None
-    """A number, a text or true or false; None where there is but a `total`."""
+    """A number, a text or true or false; None if there is only a `total`, or no finite double."""
     total: float | int | None = None
     """The sum field: the value integrated over time."""
 
@@ -55,8 +72,7 @@ def resolve(pack: bytes | str, now: float | None = None) -> list[Record]:
     """
     try:
         # Strictly: json.loads would let a lone surrogate pass that is encoded as three bytes.
-        text = pack if isinstance(pack, str) else pack.decode(json.detect_encoding(pack))
-        records = json.loads(text, parse_constant=_refuse)
+        records = load(pack if isinstance(pack, str) else pack.decode(json.detect_encoding(pack)))
     except (ValueError, RecursionError) as error:
         raise PackError(f"not JSON: {error}") from error
     return resolve_records(records, now, len(pack))
@@ -73,7 +89,7 @@ def resolve_records(
         now = time.time()
     if not isinstance(records, list) or not records:
         raise PackError("not an array of records")
-    room = None if size is None else min(max(ROOM, GROWTH * size), MOST)
+    room = None if size is None else Room(size)
     base: dict[str, Any] = {}
     resolved = []
     for number, record in enumerate(records):
@@ -89,14 +105,27 @@ def resolve_records(
             continue
         resolved.append(one)
         if room is not None:
-            room -= len(one.name) + len(one.unit)
-            if room < 0:
-                raise PackError("the names and units are together much longer than the pack")
+            room.take(one.name, one.unit)
     return resolved
 
 
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is not a number")
+def load(text: str) -> Any:
+    """Return a JSON document, in which `nan`, `inf` and numbers of any length are allowed.
+
+    What no double holds becomes NaN or infinite. Raises ValueError and RecursionError.
+    """
+    try:
+        return _decode(text)
+    except ValueError:
+        words = _WORD.sub(lambda found: found[0] if found[0][0] == '"' else "NaN", text)
+        return json.loads(words, parse_int=_integer)
+
+
+_decode = json.JSONDecoder().decode
+
+
+def _integer(digits: str) -> float:
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
 def _check(record: object) -> None:
@@ -105,7 +134,9 @@ def _check(record: object) -> None:
         raise PackError("not an object")
     for key, value in record.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if key in NUMBERS and not (number and _is_finite(value)):
+        if (key in MEASURED and not (number or value is None)) or (
+            key in NUMBERS and not (number and _is_finite(value))
+        ):
             raise PackError(f"{key} = {shown(value)}: not a number")
         if key in TEXTS and not isinstance(value, str):
             raise PackError(f"{key} = {shown(value)}: not a text")
@@ -158,21 +189,31 @@ def _is_finite(value: float) -> bool:
 def _resolved(fields: dict[str, Any], now: float) -> Record | None:
     """The record that these fields make; None if they have neither value nor sum."""
     value = next((fields[key] for key in ("vs", "vb", "vd") if key in fields), None)
-    # Of a base value and a value, and of a base sum and a sum, the one that is missing is 0.
-    if "v" in fields or ("bv" in fields and value is None):
-        value = fields.get("v", 0) + fields.get("bv", 0)
-    total = fields.get("s", 0) + fields.get("bs", 0) if fields.keys() & {"s", "bs"} else None
-    if value is None and total is None:
+    total = None
+    if fields.keys().isdisjoint(_SAID):
         return None
+    if "v" in fields or ("bv" in fields and value is None):
+        value = _sum(fields, "bv", "v")
+    if "s" in fields or "bs" in fields:
+        total = _sum(fields, "bs", "s")
     name = fields.get("bn", "") + fields.get("n", "")
     if len(name) > LONGEST:
         raise PackError(f"name = {shown(name)}: longer than {LONGEST} characters")
     if not NAME.fullmatch(name):
         raise PackError(f"name = {shown(name)}: not allowed")
     at = fields.get("bt", 0) + fields.get("t", 0)
-    for what, number in (("v + bv", value), ("s + bs", total), ("t + bt", at)):
-        if isinstance(number, (int, float)) and not _is_finite(number):
-            raise PackError(f"{what}: must be a finite double")
+    if not _is_finite(at):
+        raise PackError("t + bt: must be a finite double")
     if at < RELATIVE:
         at += now
     return Record(name, fields.get("u", fields.get("bu", "")), at, value, total)
+
+
+def _sum(fields: dict[str, Any], *keys: str) -> float | None:
+    """The sum of a base value and a value, of which a missing one is 0; None if not finite."""
+    numbers = [fields.get(key, 0) for key in keys]
+    try:
+        found: float = sum(numbers)
+    except (TypeError, OverflowError):  # one is null, or they are too large together
+        return None
+    return found if _is_finite(found) else None

@@ -43,6 +43,7 @@ from .mapping.births import Births
 from .measured import RunNumbers
 from .merging import Merging
 from .metrics import MetricsError, served
+from .missing import NOTICE, Missing
 from .notices import Notices
 from .open_windows import open_windows
 from .progress import Progress
@@ -201,7 +202,7 @@ class Run:
     def _measurements(self) -> StreamingQuery:
         frame = self._follow("raw", _MESSAGE)
         write = sinks.into(
-            (self._in_time, self._sinks("measurements")),
+            (self._in_time, self._measured()),
             (self._out_of_time, self._rare("out_of_time")),
             (measurements.dead, self._sinks("dead_letters")),
             checkpoint=self._checkpoint("measurements"),
@@ -236,6 +237,10 @@ class Run:
 
     def _out_of_time(self, packs: DataFrame) -> DataFrame:
         return measurements.out_of_time(measurements.values(packs), self._plan.bounds)
+
+    def _measured(self) -> list[sinks.Sink]:
+        first, *more = self._sinks("measurements")
+        return [Missing(first, partial(self.notices.add, NOTICE)), *more]
 
     def _rare(self, name: str) -> list[sinks.Sink]:
         """The sinks of a table that seldom gets a row; the first one reports them."""

@@ -14,8 +14,9 @@ from pyspark.sql.functions import arrow_udf
 from ... import senml, senml_cbor
 from ..mapping import files
 from ..mapping.births import Births, Sessions
+from ..mapping.encodings import unzipped
 from ..mapping.mapping import Mapping
-from ..mapping.pack import Pack, Record
+from ..mapping.pack import Pack, Record, bounded, printable
 from .columns import MESSAGE, TELEMETRY, matched, messages
 
 # What a message says: a pack for each device in it, or the reason why it is none.
@@ -47,13 +48,10 @@ _PARSED = """array<struct<
         text: string, flag: boolean, total: double>>,
     reason: string>>"""
 
-# What a timestamp of Python and of SQL holds: the years 1 to 9999, in seconds since 1970.
-_FIRST, _END = -62_135_596_800, 253_402_300_800
 # The largest numbers of a boot and a reading: a time in microseconds may name a boot. With larger
 # ones the sums of what is lost, over the boots of a device, would be past 63 bits.
 _LARGEST = {"boot": (1 << 53) - 1, "seq": (1 << 42) - 1}
 _WITHIN = "10 minutes"
-_REASON = 300  # characters of a reason that are kept
 IDENTITIES = ("topic", "payload")
 """What names the device of a pack on a topic dev/NAME/...: NAME, or the pack."""
 
@@ -398,7 +396,7 @@ class _Columns:
 
     def refuse(self, error: Exception) -> None:
         """Take a message that cannot be read because of an error that nobody foresaw."""
-        self._pack(reason=_text(f"{type(error).__name__}: {error}"))
+        self._pack(reason=printable(f"{type(error).__name__}: {error}"))
         self.messages.append(len(self.ends) - 1)
 
     def fresh(self) -> _Columns:
@@ -424,7 +422,7 @@ class _Columns:
             if rule is not None and self._bound:
                 device = rule.device or device
         except senml.PackError as error:
-            return self._pack(reason=_text(str(error)))
+            return self._pack(reason=printable(str(error)))
         if rule is not None:
             if not self._taken(payload, received, device):
                 self._resolve(topic, payload, received, device)
@@ -500,6 +498,7 @@ class _Columns:
     ) -> None:
         """Take it by all the rules of SenML, or give the reason why it is no pack."""
         try:
+            payload = unzipped(payload)
             # Relative to 0, so that one that is absolute is known by its size.
             form = senml_cbor if senml_cbor.is_cbor(payload) else senml
             packs = _by_device(form.resolve(payload, 0.0), topic, named)
@@ -515,9 +514,9 @@ class _Columns:
             ]
             rows = [[_row(record) for record in pack.records] for pack in packs]
         except senml.PackError as error:
-            return self._pack(reason=_text(str(error)))
+            return self._pack(reason=printable(str(error)))
         except Exception as error:  # of a library, or a fault of ours: it may not stop the table
-            return self._pack(reason=_text(f"{type(error).__name__}: {error}"))
+            return self._pack(reason=printable(f"{type(error).__name__}: {error}"))
         for pack, at, found in zip(packs, times, rows, strict=True):
             for name, values in zip(_NOT_TIME, zip(*found, strict=True), strict=False):
                 self.records[name] += values
@@ -574,13 +573,6 @@ def _row(record: senml.Record) -> tuple[Any, ...]:
 
 def _float(number: float | None) -> float | None:
     return None if number is None else float(number)
-
-
-def _text(reason: str) -> str:
-    """A reason as a column takes it: Unicode, and short."""
-    if len(reason) > _REASON:
-        reason = f"{reason[: _REASON - 3]}..."
-    return reason.encode("utf-8", "backslashreplace").decode()
 
 
 class _Pack:
@@ -683,6 +675,4 @@ def _microseconds(at: float, received: int | None) -> int | None:
         if received is None:
             return None
         at += received / 1e6
-    if not _FIRST <= at < _END or (found := round(at * 1e6)) >= _END * 1_000_000:
-        raise senml.PackError("time: not within the years 1 to 9999")
-    return found
+    return bounded("time", at * 1e6)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import sparkplug
+from .encodings import unzipped
 from .pack import PackError
 from .sparkplug import Metric, Names
 
@@ -112,7 +113,7 @@ class Births:
         changed = False
         for topic, payload, received, offset in messages:
             try:
-                session = Session((received, offset), sparkplug.birth(payload))
+                session = Session((received, offset), sparkplug.birth(unzipped(payload)))
             except PackError:
                 continue
             sessions = self._known.setdefault(_place(topic), [])

@@ -57,7 +57,11 @@ def _try(console: Console, topic: str, payload: str, names: Sequence[str]) -> in
     assert mapping is not None
     received = round(time.time() * 1e6)
     reading = mapping.reading(topic, _payload(payload), received)
-    return _shown(console, mapping, topic, reading, received)
+    status = _shown(console, mapping, topic, reading, received)
+    if names and reading.rule is not None and reading.reason is None:
+        for key, unused in reading.rule.unused().items():
+            console.print(Text(f"never matched in {key}: {', '.join(unused)}", "dim"))
+    return status
 
 
 def _payload(given: str) -> bytes:
@@ -77,9 +81,12 @@ def _payload(given: str) -> bytes:
 
 def _shown(console: Console, mapping: Mapping, topic: str, reading: Reading, received: int) -> int:
     if reading.rule is None:
+        others = mapping.names(topic)
         click.echo(
+            f"no rule reads this document; these are for its topic: {', '.join(others)}"
+            if others else
             f"no rule is for the topic {topic}; there are rules for {'  '.join(mapping.filters)}"
-        )
+        )  # fmt: skip
         return 1
     click.echo(f"rule: {reading.rule.name} ({reading.rule.format})")
     if reading.reason is not None:
@@ -112,6 +119,8 @@ def _value(record: Record) -> str:
         return f"{record.value:.12g}"
     if record.flag is not None:
         return "true" if record.flag else "false"
+    if record.text is None and record.total is None:
+        return "null"
     if record.text is None:
         return f"sum {record.total:.12g}"
     return repr(record.text if len(record.text) <= _SHOWN else record.text[: _SHOWN - 3] + "...")

@@ -10,8 +10,9 @@ from fractions import Fraction
 from pathlib import Path as File
 from typing import Any
 
+from .encodings import BYTES, INNER, Csv, Field, Layout
 from .mapping import Mapping, SenML
-from .paths import Path, PathError, PathPattern, exact
+from .paths import Parts, Path, PathPattern, exact
 from .rule import FORMATS, PATH, WORDS, Quantity, Rule, Template
 from .times import FORMS, SCALES, TimeField
 from .topics import TopicError, TopicPattern
@@ -22,13 +23,16 @@ else:
     import tomli as tomllib
 
 SHIPPED = File(__file__).with_name("shipped")
-_GENERAL = ("json", "plain")  # shipped mappings for the topics of any maker
+_GENERAL = ("cbor", "json", "plain")  # shipped mappings for the topics of any maker
 _WIDE = ("shelly-gen2",)  # and those for topics that begin with the device
 _TOP = ("about", "base", "defaults", "name", "rule")
 _PLAIN = ("device", "quantity", "select", "ignore", "strip", "values", "words")
 _ANY = (*_PLAIN, "text_numbers", "time", "arrays")
+_DOCUMENT = (*_ANY, "device_from", "boot", "seq", "when", "each", "decode")
 KEYS = {
-    "json": (*_ANY, "device_from", "boot", "seq", "when"),
+    "json": _DOCUMENT,
+    "cbor": _DOCUMENT,
+    "csv": (*_DOCUMENT, "columns", "delimiter"),
     "any": _ANY,
     "plain": _PLAIN,
     "sparkplug": _PLAIN,
@@ -37,7 +41,8 @@ KEYS = {
 }
 """The keys that a rule of each format may have, beside `name`, `topic` and `format`."""
 _ALWAYS = ("name", "topic", "format")
-_DEFAULTS = tuple(key for key in ("format", *KEYS["json"]) if key != "when")
+_ALL = KEYS["csv"]
+_DEFAULTS = tuple(key for key in ("format", *_ALL) if key != "when")
 _MERGED_TABLES, _MERGED_LISTS = ("values", "words"), ("ignore",)
 
 
@@ -145,25 +150,33 @@ def _rule(
     table = _Table(where, {**given})
     form = _Table(where, {**defaults.data, **given}).one_of("format", FORMATS)
     for key, value in given.items():
-        if key in KEYS["json"] and key not in KEYS[form]:
+        if key in _ALL and key not in KEYS[form]:
             raise table.error(key, f"is not for the format {form}", value)
-    table.known((*_ALWAYS, *KEYS["json"]))
+    table.known((*_ALWAYS, *_ALL))
     _merge(table, defaults, KEYS[form])
     topics = _topics(table, base)
     levels = set.intersection(*(set(topic.names) for topic in topics))
     title = f"{title}: {table.text('name', str(number))}"
     if form == "nothing" or (form == "senml" and not {"device"} & (levels | {*table.data})):
         return Rule(title, topics, form)
+    if form == "csv":
+        table.data = {"each": "*", "text_numbers": True, **table.data}
+    optional = _optional(table)
+    if optional["each"] is not None:
+        parts = set(optional["each"].names)
+        if any(parts & set(topic.names) for topic in topics):
+            raise table.error("each", "must not have a name that a topic has", table.data["each"])
+        levels |= parts
     device, device_from = _device(table, levels, form)
     default = "{quantity}" if "quantity" in levels else None if form == "plain" else PATH
     quantity = Template(table.text("quantity", default))
     table.names("quantity", quantity, levels | {"path"})
-    return Rule(title, topics, form, device, device_from, quantity, **_optional(table))
+    return Rule(title, topics, form, device, device_from, quantity, **optional)
 
 
 def _optional(table: _Table) -> dict[str, Any]:
     """The fields of a rule that stand by themselves."""
-    boot, seq = table.path("boot"), table.path("seq")
+    boot, seq = table.one("boot", exact), table.one("seq", exact)
     if (boot is None) != (seq is None):
         rule = "and `seq` must be given together"
         raise table.error("boot", rule, table.data.get("boot", table.data.get("seq")))
@@ -179,7 +192,28 @@ def _optional(table: _Table) -> dict[str, Any]:
         "seq": seq,
         "arrays": _arrays(table),
         "when": _when(table),
+        "csv": _csv(table),
+        "decode": _decode(table),
+        "each": table.one("each", Parts),
     }
+
+
+def _csv(table: _Table) -> Csv:
+    delimiter = table.text("delimiter", ",")
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise table.error("delimiter", "must be one character", delimiter)
+    return Csv(table.texts("columns") if "columns" in table.data else None, delimiter)
+
+
+def _decode(table: _Table) -> list[Field]:
+    found = []
+    for path, given in table.table("decode", {}).items():
+        inner = table.inner(f"decode.{path!r}", given, ("as", "format", "layout"))
+        form = inner.one_of("as", [*BYTES])
+        layout = inner.one("layout", Layout)
+        read = INNER[inner.one_of("format", [*INNER])] if layout is None else layout.read
+        found.append(Field(table.made("decode", path, PathPattern), form, read))
+    return found
 
 
 def _arrays(table: _Table) -> list[tuple[PathPattern, Path]]:
@@ -233,14 +267,14 @@ def _topics(table: _Table, base: str) -> list[TopicPattern]:
 
 
 def _device(table: _Table, levels: set[str], form: str) -> tuple[Template | None, Path | None]:
-    device_from = table.path("device_from")
+    device_from = table.one("device_from", exact)
     if device_from is not None:
         if "device" in table.data:
             raise table.error("device_from", "and `device` exclude each other", "both")
         return None, device_from
     default = "{device}" if "device" in levels else None
     if default is None and "device" not in table.data:
-        more = " or `device_from`" if form == "json" else ""
+        more = " or `device_from`" if "device_from" in KEYS[form] else ""
         raise table.error(
             "device", f"is needed{more}, as not every topic has a level {{device}}", None
         )
@@ -253,20 +287,18 @@ def _values(table: _Table) -> list[tuple[PathPattern, Quantity]]:
     found = []
     for path, value in table.table("values", {}).items():
         pattern = table.made("values", path, PathPattern)
-        if isinstance(value, str):
-            found.append((pattern, Quantity(value)))
-            continue
-        if not isinstance(value, dict):
-            raise table.error(f"values.{path!r}", "must be a unit or a table", value)
-        inner = _Table(f"{table.where}: values.{path!r}", value)
-        inner.known(("unit", "name", "scale", "offset"))
-        name = inner.text("name", "") or None
-        scale = inner.number("scale", 1.0)
+        given = {"unit": value} if isinstance(value, str) else value
+        keys = ("unit", "name", "scale", "offset", "none")
+        inner = table.inner(f"values.{path!r}", given, keys, "must be a unit or a table")
+        scale, offset = inner.number("scale", 1.0), inner.number("offset", 0.0)
         if scale == 0:
-            raise inner.error("scale", "must not be 0", value["scale"])
-        found.append(
-            (pattern, Quantity(inner.text("unit", ""), name, scale, inner.number("offset", 0.0)))
-        )
+            raise inner.error("scale", "must not be 0", given["scale"])
+        name = inner.text("name", "") or None
+        none = given.get("none", [])
+        none = [
+            inner.made("none", one, number) for one in (none if isinstance(none, list) else [none])
+        ]
+        found.append((pattern, Quantity(inner.text("unit", ""), name, scale, offset, none)))
     return found
 
 
@@ -283,9 +315,8 @@ def _time(table: _Table) -> TimeField | None:
     given = table.table("time", {})
     if not given:
         return None
-    inner = _Table(f"{table.where}: time", given)
-    inner.known(("path", "as", "zone"))
-    path = inner.path("path")
+    inner = table.inner("time", given, ("path", "as", "zone"))
+    path = inner.one("path", exact)
     if path is None:
         raise inner.error("path", "is needed", None)
     forms = inner.texts("as")
@@ -302,6 +333,19 @@ def _time(table: _Table) -> TimeField | None:
             rule = "must be a time zone of IANA, such as Europe/Berlin"
             raise inner.error("zone", rule, zone) from None
     return TimeField(path, tuple(forms), zone)
+
+
+def number(value: object) -> float:
+    """A number, or a text with a fraction such as 5/9. Raises ValueError."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        found = float(Fraction(value) if isinstance(value, str) else value)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError('must be a number, or a fraction such as "5/9"')
+    return found
 
 
 class _Table:
@@ -356,38 +400,37 @@ class _Table:
             raise self.error(key, rule, value)
         return str(value)
 
-    def number(self, key: str, default: float) -> float:
-        """A number, or a text with a fraction such as 5/9."""
-        value = self.data.get(key, default)
-        try:
-            if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-                raise ValueError
-            found = float(Fraction(value) if isinstance(value, str) else value)
-        except (ValueError, ZeroDivisionError, OverflowError):
-            found = math.nan
-        if not math.isfinite(found):
-            raise self.error(key, 'must be a number, or a fraction such as "5/9"', value)
-        return found
+    def inner(
+        self, key: str, value: Any, keys: Sequence[str], rule: str = "must be a table"
+    ) -> _Table:
+        """A table in this one."""
+        if not isinstance(value, dict):
+            raise self.error(key, rule, value)
+        table = _Table(f"{self.where}: {key}", value)
+        table.known(keys)
+        return table
 
-    def path(self, key: str) -> Path | None:
-        if key not in self.data:
-            return None
-        return self.made(key, self.text(key, None), exact)
+    def number(self, key: str, default: float) -> float:
+        return float(self.made(key, self.data.get(key, default), number))
+
+    def one(self, key: str, make: Callable[[str], Any]) -> Any:
+        """Make something of a text; None if the key is not given."""
+        return None if key not in self.data else self.made(key, self.text(key, None), make)
 
     def patterns(self, key: str) -> list[PathPattern]:
         return [self.made(key, one, PathPattern) for one in self.texts(key)]
 
-    def made(self, key: str, text: str, make: Callable[[str], Any]) -> Any:
+    def made(self, key: str, text: Any, make: Callable[[Any], Any]) -> Any:
         try:
             return make(text)
-        except PathError as error:
+        except ValueError as error:
             raise self.error(key, str(error), text) from None
 
     def names(self, key: str, template: Template, known: set[str]) -> None:
         """Check a template; raise MappingError for a name that is none of these."""
         for name in template.names:
             if name not in known:
-                rule = f"no topic of the rule has a level {{{name}}}"
+                rule = f"no topic of the rule has a level {{{name}}}, and `each` no such key"
                 raise self.error(key, rule, template.text)
         if set(template.filled(dict.fromkeys(known, ""))) & set("{}"):
             raise self.error(key, "{ and } are for names of levels", template.text)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from . import json_document, plain, sparkplug
+from . import document, plain, sparkplug
 from .births import BIRTHS
-from .pack import LONGEST, Pack, PackError, readable
+from .encodings import Payload
+from .pack import LONGEST, Pack, PackError, printable, readable
 from .rule import Bound, Places, Rule
 from .sparkplug import Names
 
@@ -58,9 +59,13 @@ class Mapping:
                 if levels is not None:
                     found.append(Bound(rule, levels, places if short else _no_places))
                     break
-            if found and found[-1].rule is rule and not rule.when:
+            if found and found[-1].rule is rule and not rule.when and rule.each is None:
                 break
         return tuple(found)
+
+    def names(self, topic: str) -> list[str]:
+        """The names of the rules for a topic name."""
+        return [bound.rule.name for bound in self._bounds(topic)]
 
     @property
     def expression(self) -> str:
@@ -120,34 +125,36 @@ class Mapping:
         rule = None
         try:
             readable("topic", topic)
+            content = None
             for bound in self._bounds(topic):
                 rule = bound.rule
-                packs = self._read(bound, topic, payload, received, names)
+                if rule.format == "nothing":
+                    return Reading(rule, [], None)
+                content = content or Payload(payload)
+                packs = self._read(bound, topic, content, received, names)
                 if packs is not None:
                     return Reading(rule, packs, None)
         except PackError as error:
-            return Reading(rule, [], _printable(str(error)))
+            return Reading(rule, [], printable(str(error)))
         except Exception as error:  # whatever a parser raises, the message alone is at fault
-            return Reading(rule, [], _printable(f"{type(error).__name__}: {error}"))
+            return Reading(rule, [], printable(f"{type(error).__name__}: {error}"))
         return Reading(None, [], None)
 
     def _read(
-        self, bound: Bound, topic: str, payload: bytes, received: int | None, names: Names | None
+        self, bound: Bound, topic: str, payload: Payload, received: int | None, names: Names | None
     ) -> list[Pack] | None:
         match bound.rule.format:
-            case "json":
-                return json_document.read(bound, payload, received)
+            case "json" | "cbor" | "csv":
+                return document.read(bound, payload, received)
             case "plain":
                 return plain.read(bound, payload, received)
             case "any":
                 return plain.read_any(bound, payload, received)
             case "sparkplug":
-                return sparkplug.read(bound, payload, received, names)
-            case "senml":
-                if self._read_senml is None:
-                    raise PackError("this mapping was made without a reader of SenML")
-                return self._read_senml(topic, payload, received, bound.device or None)
-        return []
+                return sparkplug.read(bound, payload.data, received, names)
+        if self._read_senml is None:
+            raise PackError("this mapping was made without a reader of SenML")
+        return self._read_senml(topic, payload.data, received, bound.device or None)
 
 
 def _no_places(_: str) -> Places:
@@ -166,9 +173,3 @@ def _covers(wide: list[str], narrow: list[str]) -> bool:
         if level not in ("+", narrow[number]):
             return False
     return len(wide) == len(narrow)
-
-
-def _printable(text: str) -> str:
-    """A text that any table takes, of a bearable length."""
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= 300 else text[:297] + "..."

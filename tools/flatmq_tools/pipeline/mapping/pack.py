@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...senml import PackError
+from ...senml import PackError, Room
 
-__all__ = ["LONGEST", "Pack", "PackError", "Record", "Room", "bounded", "named", "readable"]
+__all__ = [
+    "DEEPEST", "LONGEST", "Pack", "PackError", "Record", "Room", "bounded", "named",
+    "printable", "readable",
+]  # fmt: skip
 
 LONGEST = 1024
 """Characters of a device or a quantity."""
-# The names of a pack are much longer together than its payload if a long key holds many values.
-_GROWTH = 16  # characters for each byte of the payload,
-_SMALL = 1 << 14  # but so many in any case,
-_LARGE = 1 << 28  # and never more than these: a column of Arrow has 31 bits
+DEEPEST = 64
+"""Keys of a path in a document."""
 
 # The years 1 to 9999, which a timestamp of Python and of SQL holds, in microseconds since 1970.
 _FIRST, _END = -62_135_596_800_000_000, 253_402_300_800_000_000
@@ -22,7 +23,8 @@ _FIRST, _END = -62_135_596_800_000_000, 253_402_300_800_000_000
 class Record(NamedTuple):
     """One value of one quantity.
 
-    Exactly one of `value`, `text` and `flag` is not None, or `total` is not None.
+    At most one of `value`, `text` and `flag` is not None; none of them if there is only a `total`,
+    or a number that no double holds.
     """
 
     quantity: str
@@ -48,24 +50,11 @@ class Pack(NamedTuple):
     records: list[Record]
 
 
-class Room:
-    """The number of characters that a message may still use for names."""
-
-    def __init__(self, payload: bytes) -> None:
-        self._left = min(max(_SMALL, _GROWTH * len(payload)), _LARGE)
-
-    def take(self, name: str) -> None:
-        """Use room for a name. Raises PackError if there is none."""
-        self._left -= len(name)
-        if self._left < 0:
-            raise PackError("the names are together much longer than the payload")
-
-
-def bounded(what: str, micros: int) -> int:
+def bounded(what: str, micros: float) -> int:
     """A time in microseconds since 1970. Raises PackError if it is outside the years 1 to 9999."""
-    if not _FIRST <= micros < _END:
+    if not _FIRST <= micros < _END or (whole := round(micros)) >= _END:
         raise PackError(f"{what}: not within the years 1 to 9999")
-    return micros
+    return whole
 
 
 def named(what: str, text: str) -> str:
@@ -85,3 +74,9 @@ def readable(what: str, text: str) -> str:
         except UnicodeEncodeError:
             raise PackError(f"{what} = {text[:40]!a}: not a text of Unicode") from None
     return text
+
+
+def printable(reason: str) -> str:
+    """A reason as a column takes it: Unicode, and of at most 300 characters."""
+    reason = reason if len(reason) <= 300 else reason[:297] + "..."
+    return reason.encode("utf-8", "backslashreplace").decode()

@@ -9,11 +9,13 @@ number of keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+_NAME = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 Path = tuple[str, ...]
+Keys = Sequence[Callable[[str], Any] | None]
 ABSENT: Any = object()
 """What `at` returns if there is nothing at a path."""
 
@@ -54,18 +56,58 @@ class PathPattern:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.used = False
+        """Whether it has matched anything."""
         self._keys = tuple(None if key == "**" else _glob(key) for key in _keys(text))
 
     def match(self, path: Path) -> bool:
         """Return whether the pattern stands for this path."""
-        return _matches(self._keys, path)
+        return self._matches(self._keys, path)
 
     def covers(self, path: Path) -> bool:
         """Return whether the pattern stands for this path or for a container that holds it."""
-        return _matches((*self._keys, None), path)
+        return self._matches((*self._keys, None), path)
+
+    def _matches(self, keys: Keys, path: Path) -> bool:
+        found = _matches(keys, path)
+        self.used = self.used or found
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PathPattern, (self.text,)
+
+
+class Parts:
+    """The path of parts of a document. A key is a text with `*`, or a `{name}` for any key."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        keys = [(_NAME.fullmatch(key), key) for key in _keys(text)]
+        if any("**" in key or ("{" in key and name is None) for name, key in keys):
+            raise PathError("must be keys, * or {names} of the characters a-z, 0-9 and _, not **")
+        self.names = [name[1] for name, _ in keys if name]
+        """The names of its keys."""
+        self._keys = [(name and name[1], _glob("*" if name else key)) for name, key in keys]
+
+    def of(self, document: Any) -> list[tuple[dict[str, str], Any]]:
+        """The parts, in the order of the document, and the keys that have names."""
+        found: list[tuple[dict[str, str], Any]] = [({}, document)]
+        for name, glob in self._keys:
+            found = [
+                ({**names, name: key} if name else names, value)
+                for names, part in found for key, value in items(part) if glob(key)
+            ]  # fmt: skip
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Parts, (self.text,)
+
+
+def items(value: Any) -> Iterable[tuple[str, Any]]:
+    """The keys and values of a container, of which an array has indexes as keys."""
+    if isinstance(value, dict):
+        return value.items()
+    return ((str(n), one) for n, one in enumerate(value)) if isinstance(value, list) else ()
 
 
 @lru_cache(1024)
@@ -73,7 +115,7 @@ def _glob(key: str) -> Callable[[str], Any]:
     return re.compile(r"[\s\S]*".join(map(re.escape, key.split("*")))).fullmatch
 
 
-def _matches(keys: Sequence[Callable[[str], Any] | None], path: Path) -> bool:
+def _matches(keys: Keys, path: Path) -> bool:
     """Compare from the left; a `**` is extended by one key when the rest does not match."""
     key = place = 0
     deep = -1  # the last `**`, and the place at which what follows it was tried

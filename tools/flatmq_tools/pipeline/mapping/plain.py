@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from . import json_document
-from .pack import Pack, PackError
+from . import document, encodings
+from .encodings import Payload
+from .pack import Pack
 from .rule import Bound, record
 
 
-def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
+def read(bound: Bound, payload: Payload, received: int | None) -> list[Pack]:
     """Return what a plain payload says. Raises PackError."""
-    try:
-        text = payload.decode().strip()
-    except UnicodeDecodeError as error:
-        raise PackError("not a text in UTF-8") from error
+    text = encodings.text(payload.data).strip()
     if not text:  # it removes a retained message
         return []
     place = bound.whole
@@ -21,8 +19,8 @@ def read(bound: Bound, payload: bytes, received: int | None) -> list[Pack]:
     return [Pack(bound.device, None, None, received, False, records)]
 
 
-def read_any(bound: Bound, payload: bytes, received: int | None) -> list[Pack] | None:
+def read_any(bound: Bound, payload: Payload, received: int | None) -> list[Pack] | None:
     """Return what a payload says, a JSON object or array or else plain. Raises PackError."""
-    if payload.lstrip()[:1] in (b"{", b"["):
-        return json_document.read(bound, payload, received)
+    if payload.data.lstrip()[:1] in (b"{", b"["):
+        return document.read(bound, payload, received)
     return read(bound, payload, received)

@@ -9,17 +9,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from .encodings import Csv, Field
 from .pack import LONGEST, PackError, Record, named, readable
-from .paths import Path, PathPattern
+from .paths import Parts, Path, PathPattern
 from .times import TimeField
 from .topics import TopicPattern
 
-FORMATS = ("json", "plain", "any", "senml", "sparkplug", "nothing")
+FORMATS = ("json", "cbor", "csv", "plain", "any", "senml", "sparkplug", "nothing")
 WORDS: Mapping[str, bool | float | str] = {"on": True, "off": False, "true": True, "false": False}
 """What these words mean unless a mapping says otherwise; in small letters."""
 PATH = "{path}"
 _PLACES = 20_000  # paths of a rule whose columns are remembered
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE
+)
 _PART = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
@@ -46,6 +49,8 @@ class Quantity(NamedTuple):
     """The path, unless given."""
     scale: float = 1.0
     offset: float = 0.0
+    none: Sequence[float] = ()
+    """Numbers, before they are scaled, that stand for no value."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,21 @@ class Rule:
     time: TimeField | None = None
     boot: Path | None = None
     seq: Path | None = None
+    csv: Csv = field(default_factory=Csv)
+    decode: Sequence[Field] = ()
+    each: Parts | None = None
     arrays: Sequence[tuple[PathPattern, Path]] = ()
     when: Sequence[tuple[Path, Sequence[Any]]] = ()
+
+    def unused(self) -> dict[str, list[str]]:
+        """Return the patterns that have matched nothing so far, by the keys that have them."""
+        values, arrays = ([one for one, _ in table] for table in (self.values, self.arrays))
+        every = {
+            "select": self.select, "ignore": self.ignore, "values": values, "arrays": arrays,
+            "decode": [field.path for field in self.decode],
+        }  # fmt: skip
+        found = {key: [one.text for one in all_ if not one.used] for key, all_ in every.items()}
+        return {key: texts for key, texts in found.items() if texts}
 
 
 class Place(NamedTuple):
@@ -93,9 +111,16 @@ class Bound:
         self, rule: Rule, levels: Mapping[str, str], places: Callable[[str], Places]
     ) -> None:
         self.rule = rule
+        self._levels, self._places_of = levels, places
         self._device = "" if rule.device is None else rule.device.filled(levels)
         self._quantity = rule.quantity.filled({**levels, "path": PATH})
         self._places = places(self._quantity)
+
+    def part(self, names: Mapping[str, str]) -> Bound:
+        """Return the rule for a part of a document that has these names. Raises PackError."""
+        for name, text in names.items():
+            named(name, text)
+        return Bound(self.rule, {**self._levels, **names}, self._places_of)
 
     @cached_property
     def device(self) -> str:
@@ -127,9 +152,7 @@ class Bound:
 
     def _placed(self, path: Path, quantity: str) -> Place | None:
         rule = self.rule
-        if rule.select and not any(pattern.covers(path) for pattern in rule.select):
-            return None
-        if any(pattern.covers(path) for pattern in rule.ignore):
+        if (rule.select and not _covering(rule.select, path)) or _covering(rule.ignore, path):
             return None
         found = next((made for pattern, made in rule.values if pattern.match(path)), Quantity())
         left = path
@@ -140,14 +163,20 @@ class Bound:
         own = "/".join(left) if found.name is None else found.name
         if quantity and (PATH in quantity or found.name is None):
             own = quantity.replace(PATH, own).strip("/")
-        plain = found.scale == 1.0 and found.offset == 0.0
+        plain = found.scale == 1.0 and found.offset == 0.0 and not found.none
         return Place(named("quantity", own), found, plain)
 
 
-def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:
-    """The record of a value; None for null.
+def _covering(patterns: Sequence[PathPattern], path: Path) -> list[PathPattern]:
+    """The patterns that cover a path. Each of them is asked: see `Rule.unused`."""
+    return [pattern for pattern in patterns if pattern.covers(path)]
 
-    `numbers`: texts of digits are numbers. Raises PackError.
+
+def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) -> Record | None:
+    """The record of a value, or None for null.
+
+    A number that no double holds has a record without a value. `numbers`: texts of digits are
+    numbers. Raises PackError.
     """
     name, quantity, _ = place
     if isinstance(raw, str):
@@ -160,12 +189,10 @@ def record(place: Place, raw: Any, time: int | None, rule: Rule, numbers: bool) 
         return Record(name, "", time, None, None, raw)
     if isinstance(raw, str):
         return Record(name, "", time, None, readable(name, raw))
-    if raw is None:
+    if raw is None or raw in quantity.none:
         return None
     try:
         value = raw * quantity.scale + quantity.offset
     except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
-        raise PackError(f"{name}: must be a finite double")
-    return Record(name, quantity.unit, time, value)
+        value = math.nan
+    return Record(name, quantity.unit, time, value if math.isfinite(value) else None)

@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from .encodings import text
 from .pack import Pack, PackError, Record, Room, bounded
 from .rule import Bound, Place, record
 from .sparkplug_schema import payload_class
@@ -39,7 +40,7 @@ def read(
     own = parsed.HasField("timestamp")
     sent = _milliseconds(parsed.timestamp) if own else received
     records: list[Record] = []
-    room = Room(payload)
+    room = Room(len(payload))
     for metric in parsed.metrics:
         name, kind = _identity(metric, names)
         own = own or metric.HasField("timestamp")
@@ -74,7 +75,7 @@ def _parsed(payload: bytes) -> Any:
 def _identity(metric: Any, names: Names | None) -> Metric:
     kind = metric.datatype if metric.HasField("datatype") else None
     if metric.HasField("name"):
-        name = _text("the name of a metric", metric.name)
+        name = text(metric.name, "the name of a metric: ")
         if not name:
             raise PackError("a metric has an empty name")
         if kind is None and names is not None:
@@ -100,7 +101,7 @@ def _record(
         raise PackError(f"{name}: a metric without a value")
     raw = getattr(metric, which)
     if which == "string_value":
-        raw = _text(name, raw)
+        raw = text(raw, f"{name}: ")
     return record(place, _value(name, kind or 0, which, raw), at, bound.rule, False)
 
 
@@ -136,13 +137,6 @@ def _whole(name: str, kind: int, which: str, raw: int) -> int | str:
             return raw
         raise PackError(f"{name} = {raw}: may be negative, and no data type is known")
     raise PackError(f"{name} = {raw}: does not fit the data type {kind}")
-
-
-def _text(what: str, raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise PackError(f"{what}: not a text in UTF-8") from error
 
 
 def _milliseconds(value: int) -> int:

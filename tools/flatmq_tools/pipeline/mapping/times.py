@@ -47,7 +47,7 @@ def microseconds(value: Any, field: TimeField) -> int:
     micros = value * scale
     if not math.isfinite(micros):
         raise PackError(f"{what}: not finite")
-    return bounded(what, round(micros))
+    return bounded(what, micros)
 
 
 def _of_text(what: str, text: str, zone: str | None) -> int:

@@ -27,7 +27,7 @@ class TopicPattern:
         levels = text.split("/")
         if not text:
             raise TopicError("must not be empty")
-        mine, java, plain = [], [], []
+        mine, plain = [], []
         deep = ""
         for number, level in enumerate(levels):
             name = _NAME.fullmatch(level)
@@ -39,13 +39,11 @@ class TopicPattern:
                 plain.append("#")
             elif level == "+":
                 mine.append("[^/]*")
-                java.append("[^/]*")
                 plain.append("+")
             elif name:
                 self._add(name[1])
                 inner = r"[\s\S]+" if name[2] else "[^/]+"
                 mine.append(f"(?P<{name[1]}>{inner})")
-                java.append(inner)
                 plain.append("#" if name[2] else "+")
             elif set(level) & set("+#{}"):
                 raise TopicError(
@@ -54,14 +52,14 @@ class TopicPattern:
                 )
             else:
                 mine.append(re.escape(level))
-                java.append(re.escape(level))
                 plain.append(level)
         if sum("..." in level for level in levels) > 1:
             raise TopicError("only one level may be {name...}")
         # Section 4.7.2: a leading wildcard does not match $SYS and the like.
         start = r"(?!\$)" if plain[0] in ("+", "#") else ""
-        self._pattern = re.compile(start + "/".join(mine) + deep)
-        self.expression = start + "/".join(java) + deep
+        expression = start + "/".join(mine) + deep
+        self._pattern = re.compile(expression)
+        self.expression = re.sub(r"\(\?P<[a-z0-9_]+>", "(?:", expression)
         """A regular expression of Java and of Python for the whole topic name."""
         self.filter = "/".join(plain[: plain.index("#") + 1] if "#" in plain else plain)
         """The narrowest topic filter of MQTT that matches what this matches."""
