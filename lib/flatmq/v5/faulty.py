@@ -42,7 +42,7 @@ def taken(c: "Client5", e: int, end: int, i: int, n: int) -> int:
         c.routes[_CHOSEN] = _nobody
         return _CHOSEN
     c.message.at = n
-    h = choose(c, e, n)
+    h = c.routes[i] is not False and choose(c, e, n)
     if h is False:
         h = c.routes[i]
     if h is None:

@@ -41,7 +41,7 @@ _NOT_ASKED = const(51)
 _AUTH_FIRST = const(52)
 _CONNACK_FIRST = const(53)
 _REFUSED = const(256)
-_SAID = b"\1\2\1\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
+_SAID = b"\1\2\0\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
 
 _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)

@@ -35,7 +35,6 @@ class Pieces(Base):
 
     def begin(self, at: int, have: int) -> "Any":
         """Begin with a packet larger than the buffer: see `rare.pieces.Pieces.begin`."""
-        self.blind = False  # it is only skipped
         self.walks = False
         self.faulty = False  # it is delivered without one of its properties
         if self.message.first & 0xF0 != 0x30:
@@ -149,8 +148,3 @@ class Pieces(Base):
         self.walks = True
         load("passing", "v5").End(c, walk.rule)
         return True
-
-    def call(self) -> "object":
-        """Call the handlers with a piece."""
-        self.taken = False
-        return None if self.blind else Base.call(self)
