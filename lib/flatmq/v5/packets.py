@@ -315,8 +315,8 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
         code = _SAID[(what & 255) - 16]
         if code:
             try:
-                packets = (bytes(c.acks) if c.refuse else b"") + bytes((0xE0, 1, 0x80 + code))
-                c.stream.write(packets, 0, len(packets))
+                packet = bytes((0xE0, 1, 0x80 + code))
+                c.stream.write(packet, 0, len(packet))
             except Exception:
                 pass
 

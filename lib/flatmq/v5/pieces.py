@@ -75,11 +75,8 @@ class Pieces(Base):
         if n > 0:
             c.tagged = choose(c, 0, m.properties.stop) is not False
             return e
-        if c.refuse is None or not c.refuse(m, -n):
-            m.size = 0
-            return n
-        self.blind = True
-        return e
+        m.size = 0
+        return n
 
     def done(self, m: "Message") -> None:
         """Handle the end of a message: see `rare.pieces.Pieces.done`."""
@@ -141,9 +138,6 @@ class Pieces(Base):
         walk.take(self.message.buf, at, end if end - at < walk.left else at + walk.left)
         self.walks = walk.left > 0
         if not walk.rule:
-            return False
-        if c.refuse is not None and c.refuse(self.message, walk.rule):
-            self.walks = False
             return False
         self.walks = True
         load("passing", "v5").End(c, walk.rule)
