@@ -157,7 +157,7 @@ def _carried(p: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """What bytes have led to: why the connection ended, what was written, and the counts."""
+    """The result of some bytes: the end of the connection, what was written, and the counts."""
 
     ended: tuple[Any, ...]
     sent: list[Any]

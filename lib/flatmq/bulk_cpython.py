@@ -1,8 +1,8 @@
 """Receive everything in bulk, in a program on CPython, on top of `Client.bulk` and `gate`.
 
 The program takes PUBLISH packets as they came, many per call, whatever their topic names and
-properties. It may stop reading for a while, and the broker then keeps the messages. Messages
-larger than `rx_size` go to `on_message`, in pieces.
+properties. It may stop reading for a while, and the broker then keeps the messages. Messages that
+it does not take in bulk, and those larger than `rx_size`, go to `on_message`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def take_in_bulk(
     take: Callable[[bytearray, int, int], int],
     reads: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Make a client offer incoming packets to `take`, and larger messages to `on_message`.
+    """Make a client offer incoming packets to `take`, and the rest to `on_message`.
 
     Call this before the first `subscribe` and before `start`.
 
     take    takes whole packets, like `Client.bulk`: `take(buf, at, end)`
     reads   called before each read. It returns False to read nothing now, so that the broker has
             to wait. The connection stays open: PINGREQs are sent, and unread answers do not end it
-    `take` takes every whole message, whatever its topic name and properties are. It leaves one
-    whose parts do not fit, which ends the connection. In pieces, the properties are the beginning
-    of the payload. Subscriptions have no identifier, because each message would carry it. Handlers
+    A message goes to `on_message` once, however many filters it matches. Of one that comes in
+    pieces, the properties are the beginning of the payload, and neither they nor the topic name
+    are checked. Subscriptions have no identifier, because each message would carry it. Handlers
     passed to `subscribe` are never called. Any number of QoS 2 messages may be in flight without
     slowing the client down.
     """
@@ -50,10 +50,16 @@ def take_in_bulk(
 
 
 def head_of(m: Message) -> bytearray:
-    """Return a PUBLISH that comes in pieces as it came, up to the first of them."""
-    head = len(m.topic).to_bytes(2, "big") + m.topic
-    if m.qos:
-        head += m.id.to_bytes(2, "big")
+    """Return a PUBLISH as it came, up to its payload.
+
+    For a message that comes in pieces, its Remaining Length is that of the whole message.
+    """
+    if m.size:
+        head = len(m.topic).to_bytes(2, "big") + m.topic
+        if m.qos:
+            head += m.id.to_bytes(2, "big")
+    else:
+        head = bytes(m.buf[m.t : m.at])
     whole = bytearray(5)
     whole[0] = m.first
     del whole[put_length(whole, 1, len(head) + m.total) :]

@@ -4,7 +4,7 @@ An ordinary client hands each message to a handler and acknowledges it. Here one
 every PUBLISH in a chunk of up to 256 KiB, and all of them go to the log as one record, the same
 bytes as they came. Topic names and properties are not judged: a message that the broker passes on
 is kept, whatever is wrong with it, or it would come again on every connection. Packets of other
-types, and those of which not all can be told apart, are left to the client's ordinary way.
+types, and those whose parts do not fit, are left to the client's ordinary way.
 """
 
 from __future__ import annotations
