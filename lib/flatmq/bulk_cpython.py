@@ -36,6 +36,7 @@ def take_in_bulk(
     take    takes whole packets, like `Client.bulk`: `take(buf, at, end)`
     reads   called before each read. It returns False to read nothing now, so that the broker has
             to wait. The connection stays open: PINGREQs are sent, and unread answers do not end it
+
     A message goes to `on_message` once, however many filters it matches. Of one that comes in
     pieces, the properties are the beginning of the payload, and neither they nor the topic name
     are checked. Subscriptions have no identifier, because each message would carry it. Handlers

@@ -80,8 +80,10 @@ def with_fault(frame: DataFrame) -> DataFrame:
         .when(escaped & topic.rlike("#[89A-F]"), "topic name: not UTF-8")
         .when(escaped | topic.contains("+"), "topic name: wildcards are not allowed")
     )
-    fault = fault.when(col("invalid_properties").isNotNull(), "properties: not valid")
-    return whole(frame).select(*MESSAGE, fault.alias("fault"))
+    if "invalid_properties" in frame.columns:
+        fault = fault.when(col("invalid_properties").isNotNull(), "properties: not valid")
+    messages(frame)  # raises ColumnsError
+    return frame.select(*MESSAGE, fault.alias("fault"))
 
 
 def _check(name: str, found: str, kind: str) -> None:
