@@ -88,7 +88,6 @@ BROKEN_RULES = {
     "5-byte length": "30ffffffff7f000161",
     "QoS 3": "36060001610001ff",
     "topic longer than packet": "30050010616263",
-    "topic with a wildcard": "30040002612b",
     "packet identifier 0": "3207000161000068690a"[:18],
     "a second CONNACK": "20020000",
     "DISCONNECT from the broker": "e000",
@@ -241,6 +240,7 @@ def _cuts() -> Iterator[Scenario]:
 def _surprises() -> Iterator[Scenario]:
     for name, data in BROKEN_RULES.items():
         yield surprises(name, "breaks_a_rule", data, FAKE)
+    yield surprises("topic names that are not valid", "topic_not_valid", "", FAKE, twice=True)
     yield surprises("SUBACK 0x80", "subscription_refused", "", FAKE, twice=True)
     yield surprises("stray PUBACK and others", "stray_acknowledgements", "", FAKE, twice=True)
     yield surprises("PUBLISH before SUBACK", "publish_before_suback", "", FAKE, twice=True)

@@ -17,6 +17,7 @@ Faults = dict[str, dict[str, tuple[str, str]]]
 FAULTS: Faults = {
     "engine": {
         "DUP at QoS 0 is not counted": ("stats.dup0 += 1", "pass"),
+        "a message without a valid topic name is not counted": ("stats.skipped += 1", "pass"),
         "a packet identifier may be half there": ("elif e > end:", "elif e > end + 1:"),
         "a handler that raised is passed over": (
             "calling = _HANDLER\n                                if h(m)",
@@ -82,6 +83,7 @@ FAULTS: Faults = {
     },
     "rare/pieces": {
         "the topic name of a large message is not kept": ("m.buf[at] = m.buf[m.t]", "pass"),
+        "a large message without a valid topic name is delivered": ("if self.blind:", "if False:"),
         "a handler that took a piece has taken them all": (
             "self.taken = False  # a handler may", "pass  # a handler may"
         ),

@@ -126,8 +126,8 @@ class Oracle:
         self.large = Packet("PUBLISH")  # which is this one; its payload is a piece
         self.offset = self.total = 0  # of that piece, and of the whole payload
         self.repeats = False  # it came before, and is not released
-        self.blind = False  # the properties of a large message were not all there:
-        self.passing_by = 0  # they are of so many bytes,
+        self.blind = False  # nobody gets the large message
+        self.passing_by = 0  # its properties were not all there: they are of so many bytes,
         self.passed_by = b""  # and these have come
         self.finishing = False  # they broke a rule, and a packet is half out
         self.tagged = False  # identifiers say who gets the message
@@ -375,8 +375,8 @@ class Oracle:
 
         Such a message goes in pieces to the handlers that asked for it so, each as large as what
         was read; it is acknowledged and counted with its last byte, also where nobody gets it, and
-        nobody does if its properties do not fit. Of an acknowledgement what follows its reason
-        code is skipped.
+        nobody does if its properties do not fit, or its topic name is not valid. Of an
+        acknowledgement what follows its reason code is skipped.
         """
         first, body = head.first, self.buf[head.size :]
         room = self.options.rx_size - head.size
@@ -422,7 +422,8 @@ class Oracle:
         m = self.decoded(first, bytes(body[:n]) + b"\0" if blind else bytes(body[:end]))
         again = self.is_held(m)
         self.repeats = again
-        self.blind = blind  # see `passing_by`
+        self.blind = blind or not parts.is_name(m.topic)
+        self.passing_by *= blind
         self.offset = 0
         self.total = head.length - end
         self.take_large(head, end, m)
@@ -767,6 +768,10 @@ class Oracle:
     def publish(self, p: Packet) -> None:
         """A message, of which handlers may have to hear."""
         if self.fault or self.repeated(p):
+            return
+        if not parts.is_name(p.topic):
+            self.skipped += 1
+            self.acknowledge(p)
             return
         self.offset = 0
         self.total = len(p.payload)

@@ -8,7 +8,7 @@ import functools
 import peer
 from hostile import drive
 from packets import strict
-from packets.fields import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer
+from packets.fields import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, integer, topic_name
 from packets.properties import BYTE, DATA, FOUR, INTEGER, NONE, PAIR, TEXT, Id, Properties, encoded
 from packets.properties import TABLE as PROPERTIES
 from packets.strict import Broken, Packet
@@ -220,8 +220,21 @@ def judge_beginning(data: bytes, size: int) -> None:
 # Many packets are the same in many cases.
 @functools.lru_cache(20000)
 def from_server(first: int, body: bytes, level: int) -> Packet:
-    """The packet of that first byte and body, from a server at that protocol level."""
-    return strict.packet(first, body, level, tolerant=level == 5)
+    """The packet of that first byte and body, from a server at that protocol level.
+
+    The topic name of a message may be any bytes: see `is_name`.
+    """
+    return strict.packet(first, body, level, tolerant=level == 5, any_name=True)
+
+
+@functools.lru_cache(20000)
+def is_name(topic: bytes) -> bool:
+    """Return whether a message with this topic name is delivered, not skipped."""
+    try:
+        topic_name(topic)
+    except Broken:
+        return False
+    return True
 
 
 @functools.lru_cache(20000)

@@ -195,18 +195,20 @@ def from_client(first: int, body: bytes, level: int = 5) -> Packet:
 
 
 def packet(
-    first: int, body: bytes, level: int, sender: str = SERVER, tolerant: bool = False
-) -> Packet:
+    first: int, body: bytes, level: int, sender: str = SERVER, tolerant: bool = False,
+    any_name: bool = False,
+) -> Packet:  # fmt: skip
     """The packet of that first byte and body. The body of a PUBLISH may lack some of its payload.
 
     `tolerant`: what a client may let pass, because it leaves no doubt, breaks no rule: an integer
     with needless bytes, a reason code of 0x80 or more that this packet does not have, which says
     failure all the same (section 2.4), and any reason code of DISCONNECT, which is the end.
+    `any_name`: a PUBLISH may have a topic name that is not valid.
     """
     name = first_byte(first, level, sender)
     reader = Reader(body, tolerant, level)
     if name == "PUBLISH":
-        found = _publish(first, reader, sender)
+        found = _publish(first, reader, sender, any_name)
     elif name == "CONNECT":
         found = _connect(reader)
     elif name == "CONNACK":
@@ -244,12 +246,12 @@ def _code(reader: Reader, name: str, sender: str) -> int:
     return code
 
 
-def _publish(first: int, reader: Reader, sender: str) -> Packet:
-    topic = reader.text("PUBLISH: topic name")
+def _publish(first: int, reader: Reader, sender: str, any_name: bool) -> Packet:
+    topic = reader.data("PUBLISH: topic name")
     qos = first >> 1 & 3
     pid = _pid(reader, "PUBLISH") if qos else 0
     more = read(reader, "PUBLISH", sender)
-    if topic or more.first(Id.TOPIC_ALIAS) is None:
+    if not any_name and (topic or more.first(Id.TOPIC_ALIAS) is None):
         topic_name(topic, "PUBLISH: topic name")
     payload = reader.rest()
     if sender == CLIENT:  # a client may believe a server

@@ -166,21 +166,24 @@ def test_a_log_keeps_its_offsets(tmp_path: Path) -> None:
     with log.Writer(tmp_path) as writer:
         for n in range(3):
             body = peer.publish(b"dev/a/x", b"%d" % n, n, 7) + peer.publish(b"dev/b/x", b"y" * 200)
-            writer.append(body, 2, MINUTE + n)
+            # Not valid, and of no device or of this one.
+            body += peer.packet(0x30, b"\0\0y") + peer.packet(0x30, peer.text(b"dev/a/\xff"))
+            writer.append(body, 4, MINUTE + n)
             writer.append(build.publish(b"dev/a/x", b"5", 1, 2, []), 1, MINUTE, 5)
             writer.rotate()
         with pytest.raises(log.LogError, match="in use by process"):
             remove_from_log(tmp_path, Rows("a"))
-    before = pa.Table.from_batches(log.read(tmp_path, 0, 9))
-    assert remove_from_log(tmp_path, Rows("a")) == 6
+    before = pa.Table.from_batches(log.read(tmp_path, 0, 15))
+    assert remove_from_log(tmp_path, Rows("a")) == 9
     with log.Writer(tmp_path) as writer:
-        assert writer.append(peer.publish(b"dev/c/x", b"z"), 1, MINUTE) == 9
-    after = pa.Table.from_batches(log.read(tmp_path, 0, 10), log.SCHEMA)
-    assert after["offset"].to_pylist() == [1, 4, 7, 9]
-    assert after.slice(0, 3) == before.take([1, 4, 7])
-    assert pa.Table.from_batches(log.read(tmp_path, 3, 5), log.SCHEMA)["offset"].to_pylist() == [4]
+        assert writer.append(peer.publish(b"dev/c/x", b"z"), 1, MINUTE) == 15
+    after = pa.Table.from_batches(log.read(tmp_path, 0, 16), log.SCHEMA)
+    assert after["offset"].to_pylist() == [1, 2, 6, 7, 11, 12, 15]
+    assert after.slice(0, 6) == before.take([1, 2, 6, 7, 11, 12])
+    assert pa.Table.from_batches(log.read(tmp_path, 5, 7), log.SCHEMA)["offset"].to_pylist() == [6]
     assert b"dev/a" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert remove_from_log(tmp_path, Rows("a")) == 0
+    assert remove_from_log(tmp_path, Rows("b", ["#"])) == 4, "but for the empty names"
 
 
 def test_landed_files_keep_their_names_and_other_messages(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from flatmq_tools import broker, ports
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from flatmq_tools.trust import Trust
-from packets import build
 from packets.properties import Id, properties
 from pipeline.mqtt import PATIENCE, UNLIMITED, certificate, publish, until
 from unit.fake_link import Bench, fake_clock
@@ -258,32 +257,3 @@ def test_no_more_in_flight_than_the_ingest_takes(scripted: FakeBroker, writer: l
     until(lambda: writer.synced == 200)
     ingest.stop()
     assert list(map(int, payloads(writer))) == list(range(200))
-
-
-def test_a_broken_property_is_reported_and_the_rest_comes(
-    scripted: FakeBroker, writer: log.Writer
-) -> None:
-    """Messages before the broken one are acknowledged, and come once."""
-    said: list[str] = []
-    options = {"client_id": "broken", "session_expiry": 600, "say": said.append}
-    ingest = There(scripted, 5).ingest(writer, "t", **options)
-
-    def send(first: int) -> None:
-        for i in range(first, first + 50):
-            scripted.publish(b"t", b"%d" % i, 1, more=[(Id.CONTENT_TYPE, b"x")])
-
-    def ends() -> list[int]:
-        return [p.code for p in scripted.received if p.name == "DISCONNECT"]
-
-    send(0)
-    # The content type is not UTF-8.
-    scripted.send(build.publish(b"t", b"bad", properties=[(Id.CONTENT_TYPE, b"\xff")]))
-    until(ends)
-    send(50)
-    until(lambda: writer.synced == 100)
-    ingest.stop()
-    assert ends() == [0x81, 0]
-    (text,) = said
-    assert text.startswith(f"{scripted.address} broke a rule of MQTT, so the ingest reconnects: p")
-    assert "text of property 0x3" in text
-    assert list(map(int, payloads(writer))) == list(range(100))

@@ -99,6 +99,7 @@ def test_the_columns_of_both_versions(tmp_path: Path) -> None:
         "correlation_data": [b"\0\xff", None, b"", None, None],
         "message_expiry": [0xFFFFFFFF, None, None, None, None],
         "payload_format": [1, None, None, None, None],
+        "invalid_properties": [None] * 5,
     }
     for start in range(5):
         for end in range(start + 1, 6):

@@ -312,6 +312,29 @@ def test_a_message_larger_than_rx_size_is_skipped(
     assert bench.client.error is None
 
 
+@pytest.mark.parametrize("size", [5, 500])
+@pytest.mark.parametrize("name", [b"", b"x/+", b"x/#", b"x\0", b"x\xff"])
+@pytest.mark.parametrize(("qos", "answers"), [(0, []), (1, [0x40]), (2, [0x50, 0x50, 0x70])])
+def test_a_message_with_a_topic_name_that_is_not_valid_is_skipped(
+    qos: int, answers: list, name: bytes, size: int, make: Callable
+) -> None:
+    """If it ended the connection, the broker would send it again on the next one, for ever."""
+    inbox = Inbox()
+    bench = make(rx_size=64, on_message=inbox, chunks=True)
+    bench.client.subscribe([b"x/+", b"#"], inbox, chunks=True)
+    bench.online()
+    bench.sent()
+    bad = peer.text(name) + b"\0\3" * (qos > 0) + bytes(size)
+    bench.feed(peer.publish(b"t", b"before"), peer.packet(0x30 | qos << 1, bad))
+    if qos == 2:
+        bench.feed(peer.packet(0x3C, bad), peer.pubrel(3))
+    bench.feed(peer.publish(b"t", b"after"))
+    stats = bench.client.stats
+    assert inbox.payloads == [b"before", b"after"]
+    assert (stats.skipped, stats.received, stats.losses) == (1, 2, 0)
+    assert [(p.first, p.pid) for p in bench.sent()] == [(first, 3) for first in answers]
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_rx_size_is_the_largest_packet(more: int, make: Callable) -> None:
     inbox = Inbox()

@@ -288,11 +288,10 @@ def test_a_handler_may_disconnect_in_the_middle(make: Callable) -> None:
     assert handler.whole == [b"x"]
 
 
-@pytest.mark.parametrize("data", [b"\x30\x80\x08\x00\x03t/+", b"\x36\x80\x08\x00\x03t/1\x00\x01"])
-def test_a_large_message_that_breaks_a_rule_reaches_nobody(data: bytes, make: Callable) -> None:
+def test_a_large_message_that_breaks_a_rule_reaches_nobody(make: Callable) -> None:
     handler = Pieces()
     bench = subscribed(make, handler)
-    bench.feed_bytes(data + bytes(100))
+    bench.feed_bytes(b"\x36\x80\x08\x00\x03t/1\x00\x01" + bytes(100))
     assert (bench.client.error.kind, handler.calls) == ("protocol", 0)
 
 

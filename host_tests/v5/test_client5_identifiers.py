@@ -195,3 +195,13 @@ def test_a_message_that_ends_early_breaks_a_rule(missing: int, bench: Listeners)
     cut = bytes((whole[0], whole[1] - missing)) + whole[2 : len(whole) - missing]
     assert bench.heard(cut) == []
     assert bench.farewell()[0] in (0x81, 0x82)
+
+
+@pytest.mark.parametrize("more", [(), ((Id.PAYLOAD_FORMAT, 2),)])
+def test_a_topic_name_that_is_not_valid_goes_to_nobody(more: Any, bench: Listeners) -> None:
+    """Not even to the subscription that the broker names."""
+    one = bench.hear("one", b"a/+")
+    bad = build.publish(b"a/+", b"x", 1, 7, [(IDENTIFIER, one), *more])
+    assert bench.heard(bad, bad, message(b"x", one)) == ["one"]
+    stats = bench.client.stats
+    assert (stats.skipped, stats.received, stats.losses) == (2, 1, 0)

@@ -1,8 +1,8 @@
 """Receive everything in bulk, in a program on CPython, on top of `Client.bulk` and `gate`.
 
-The program takes PUBLISH packets as they came, many per call, whatever their topic. It may stop
-reading for a while, and the broker then keeps the messages. Messages that it does not take in
-bulk go to `on_message`.
+The program takes PUBLISH packets as they came, many per call, whatever their topic names and
+properties. It may stop reading for a while, and the broker then keeps the messages. Messages that
+it does not take in bulk, and those larger than `rx_size`, go to `on_message`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .client import Client
-from .rare.message import Message
+from .rare.message import Message, claim
+from .rare.pieces import Pieces
 from .v5 import Client5
+from .v5.pieces import Pieces as Pieces5
+from .v5.walk import number
 from .wire import put_length
 
+_LONG_NAME = 33  # see `rare.reasons`
+_PROPERTIES = 40
 _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
 
 
@@ -23,7 +28,6 @@ def take_in_bulk(
     client: Client | Client5,
     take: Callable[[bytearray, int, int], int],
     reads: Callable[[], bool] = lambda: True,
-    refuse: Callable[[Any, int], bool] = lambda message, rule: False,
 ) -> None:
     """Make a client offer incoming packets to `take`, and the rest to `on_message`.
 
@@ -32,20 +36,18 @@ def take_in_bulk(
     take    takes whole packets, like `Client.bulk`: `take(buf, at, end)`
     reads   called before each read. It returns False to read nothing now, so that the broker has
             to wait. The connection stays open: PINGREQs are sent, and unread answers do not end it
-    refuse  called as `refuse(message, rule)` if the properties of a PUBLISH break a rule, a number
-            of `v5.reasons`, with as much of `message` as has been read. If it returns True, the
-            message is acknowledged and counted in `stats` but not delivered; else the connection
-            ends, after the acknowledgements that may leave. Only in MQTT 5
 
-    A message goes to `on_message` once, however many filters it matches. Subscriptions have no
-    identifier, because each message would carry it. Handlers passed to `subscribe` are never
-    called. Any number of QoS 2 messages may be in flight without slowing the client down.
+    A message goes to `on_message` once, however many filters it matches. Of one that comes in
+    pieces, the properties are the beginning of the payload, and neither they nor the topic name
+    are checked. Subscriptions have no identifier, because each message would carry it. Handlers
+    passed to `subscribe` are never called. Any number of QoS 2 messages may be in flight without
+    slowing the client down.
     """
     client.bulk = take
     client.received = _Identifiers(client.incoming)
     client.link = _Link(client.link, reads)
-    if isinstance(client, Client5):
-        client.refuse = refuse
+    claim(client)
+    (_Pieces5 if isinstance(client, Client5) else _Pieces)(client)
 
 
 def head_of(m: Message) -> bytearray:
@@ -57,12 +59,6 @@ def head_of(m: Message) -> bytearray:
         head = len(m.topic).to_bytes(2, "big") + m.topic
         if m.qos:
             head += m.id.to_bytes(2, "big")
-        properties = getattr(m, "properties", None)
-        if properties is not None and m.client.five:
-            properties.locate()
-            length = bytearray(4)
-            n = put_length(length, 0, properties.stop - properties.start)
-            head += length[:n] + properties.buf[properties.start : properties.stop]
     else:
         head = bytes(m.buf[m.t : m.at])
     whole = bytearray(5)
@@ -70,6 +66,32 @@ def head_of(m: Message) -> bytearray:
     del whole[put_length(whole, 1, len(head) + m.total) :]
     whole += head
     return whole
+
+
+class _Pieces(Pieces):
+    """Messages larger than the buffer, with any topic name."""
+
+    def begin(self, at: int, have: int) -> Any:
+        n = super().begin(at, have)
+        self.blind = False
+        return n
+
+
+class _Pieces5(Pieces5):
+    """The same, with any properties."""
+
+    def _carried(self, at: int, n: int, have: int) -> int:
+        m = self.message
+        if n + 4 > at + len(m.buf) // 2 - 1:
+            return -_LONG_NAME
+        size = number(m.buf, n, have)
+        if size < 0:
+            return -_PROPERTIES if n + 4 <= have else 0
+        if n + 1 + (size & 3) + (size >> 2) > m.end:
+            return -_PROPERTIES
+        self.keep(n)
+        self.blind = False
+        return n
 
 
 class _Identifiers(list[int]):

@@ -37,7 +37,6 @@ _INTERRUPTED = const(6)
 _LEFT = const(7)
 _LONG = const(16)
 _NOT_FIRST = const(17)
-_NO_NAME = const(18)
 _SHORT = const(19)
 _QOS_3 = const(20)
 _NO_ID = const(21)
@@ -331,9 +330,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                     m = load("message").claim(c)
                                 i = c.route(c, t, e)
                                 break
-                        if i < 0:
-                            what = _NO_NAME
-                            break
                         last = i & _NAMES - 1
                         h = routes[i]
                         if first & 6:
@@ -370,6 +366,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 h = c.on_message
                             if h is None:
                                 stats.unrouted += 1
+                            elif h is False:
+                                stats.skipped += 1
                             elif again and again == c.give_up:
                                 load("strays").give_up(c, m)
                             else:

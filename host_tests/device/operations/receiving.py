@@ -134,6 +134,17 @@ def with_no_handler(proof):
         yield client.stats.unrouted == before + 1 and reader.count == 0
 
 
+def topic_name_that_is_not_valid(proof):
+    """It is skipped and acknowledged; the one after it is not skipped."""
+    link, client, reader, after = receiving(TOPIC, qos=1)
+    packet = packets.numbered(b"home/+", b"-1500", 0x32).with_id(99) + after
+    while True:
+        before = client.stats.skipped
+        link.give(packet)
+        taken = client.stats.skipped == before + 1 and reader.took(1)
+        yield taken and link.took(packets.PUBACK.with_id(99))
+
+
 def with_on_message(proof):
     reader = Reader()
     link, _ = online(on_message=reader.take)

@@ -80,6 +80,19 @@ def larger_than_rx_size_at_qos1(proof):
         yield taken and link.took(packets.PUBACK.with_id(99))
 
 
+def topic_name_that_is_not_valid(proof):
+    """It is skipped and acknowledged; the one after it is not skipped."""
+    link, client, reader, after = receiving(TOPIC, qos=1)
+    packet = packets.numbered(b"home/+", b"-" * 300, 0x32).with_id(99) + after
+    while True:
+        before = client.stats.skipped
+        link.feed(packet)
+        while client.poll():
+            pass
+        taken = client.stats.skipped == before + 1 and reader.took(1)
+        yield taken and link.took(packets.PUBACK.with_id(99))
+
+
 def qos1_while_the_network_takes_no_puback(proof):
     """More messages than there is room for acknowledgements: the last of them have to wait."""
     link, client, reader, _ = receiving(TOPIC, qos=1)

@@ -12,6 +12,25 @@ def breaks_a_rule(env, client):
     env.accepted(client, 2)
 
 
+def topic_not_valid(env, client):
+    """Messages with topic names that are not valid are skipped; all others arrive."""
+    losses = client.stats.losses
+    skipped = client.stats.skipped
+    env.fault()
+    for name in ("", "612f2b", "612f23", "6100", "61ff"):
+        for qos in range(3):
+            body = f"00{len(name) // 2:02x}{name}" + ("7777" if qos else "")
+            body += ("00" if client.version == 5 else "") + "62"
+            env.ask("send", f"3{qos << 1}{len(body) // 2:02x}{body}")
+            if qos == 2:
+                env.ask("send", "62027777")
+        env.exchange(client)
+    env.saw("skipped and counted")
+    env.equal(client.stats.skipped, skipped + 15, "skipped")
+    env.equal(client.stats.losses, losses, "losses")
+    env.recovers(client)
+
+
 def subscription_refused(env, client):
     """SUBACK 0x80 for one filter of two is reported, and is no reason to disconnect."""
     losses = client.stats.losses

@@ -160,11 +160,12 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
 def route(c: "Client", t: int, e: int) -> int:
     """Find the handler for the topic name whose length is at `t`, and remember it.
 
-    Returns its place in `routes`; -1 if the name is not valid.
+    Returns its place in `routes`, which has False there if the name is not valid.
     """
     global several
     if not is_name(c.rx, t + 2, e):
-        return -1
+        c.routes[_NAMES] = False
+        return _NAMES
     i = nearest(c, 0, t, e)
     found = None
     if i >= 0:

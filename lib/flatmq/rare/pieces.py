@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..client import Client
     from .message import Message
 
-_NO_NAME = const(18)
 _QOS_3 = const(20)
 _ID_0 = const(22)
 _LENGTH = const(23)
@@ -33,6 +32,7 @@ class Pieces:
         self.message: Message = client.message
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
+        self.blind = False  # no handler may get it
 
     def begin(self, at: int, have: int) -> int:
         """Begin with a packet larger than the buffer; `message` has what is known of it.
@@ -58,8 +58,7 @@ class Pieces:
         m.at = e + 2 if m.first & 6 else e
         if m.at > have:
             return 0 if m.at - at <= len(m.buf) // 2 - 1 else -_LONG_NAME
-        if not is_name(m.buf, m.t + 2, e):
-            return -_NO_NAME
+        self.blind = not is_name(m.buf, m.t + 2, e)
         if m.first & 6 == 6:
             return -_QOS_3
         m.pid = m.buf[e] << 8 | m.buf[e + 1] if m.first & 6 else 0
@@ -112,6 +111,8 @@ class Pieces:
         c = self.client
         m = c.message
         self.taken = False  # a handler may have ended its subscription since the last piece
+        if self.blind:
+            return None
         if c.limit or nearest(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True)

@@ -41,7 +41,6 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
             6: "interrupted",
             16: "Remaining Length of 5 bytes",
             17: "CONNACK is not first",
-            18: "not a topic name",
             19: "shorter than its topic name",
             20: "both bits of QoS 3",
             21: "no packet identifier",

@@ -21,7 +21,8 @@ class Stats(Shown):
 
     received: int  # messages handed to handlers
     unrouted: int  # messages that no filter matched and no on_message took
-    skipped: int  # messages larger than rx_size: acknowledged, not delivered
+    skipped: int  # messages acknowledged and not delivered: larger than rx_size, or with a topic
+    # name that is not valid
     strays: int  # acknowledgements of packet identifiers that were not in flight; and messages
     # delivered without a property that is not allowed (MQTT 5)
     dup0: int  # messages with DUP at QoS 0, which is not allowed [MQTT-3.3.1-2]

@@ -75,7 +75,6 @@ class Client5(Client):
     tagged: bool  # the identifiers of a message decide who gets it
     said: "View"  # the properties of the packet being handled
     replies: "Any"  # Replies, after the first request
-    refuse: "Any"  # see bulk_cpython
     response_topic: "bytes | None"
     most_requests: int
     asks: bytes  # the properties of CONNECT

@@ -62,7 +62,7 @@ def _new(c, e, end, i):
             faulty = load("faulty", "v5").taken
         return faulty(c, e, end, i, n)
     c.message.at = n
-    end = choose(c, e, n)
+    end = c.routes[i] is not False and choose(c, e, n)
     if i < _NAMES and c.learned and n - e < 128:
         c.owners[i & c.learned - 1] = end
         _remember(c, i & c.learned - 1, e, n)

@@ -36,13 +36,9 @@ def taken(c: "Client5", e: int, end: int, i: int, n: int) -> int:
     """Handle a message with such properties: see `carry.carried`. They break the rule `-n`."""
     n = borne(c, e, end, n)
     if n < 0:
-        c.message.at = e
-        if c.refuse is None or not c.refuse(c.message, -n):
-            return n
-        c.routes[_CHOSEN] = _nobody
-        return _CHOSEN
+        return n
     c.message.at = n
-    h = choose(c, e, n)
+    h = c.routes[i] is not False and choose(c, e, n)
     if h is False:
         h = c.routes[i]
     if h is None:
@@ -97,12 +93,6 @@ def _without(m):
         return HOLD
     m.client.stats.strays += 1
     return None
-
-
-def _nobody(m):
-    """Count a message that is refused as one that nobody took."""
-    m.client.stats.received -= 1
-    m.client.stats.unrouted += 1
 
 
 def find(self: "Any", identifier: int, at: int = 0) -> bool:

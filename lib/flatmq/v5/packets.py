@@ -41,7 +41,7 @@ _NOT_ASKED = const(51)
 _AUTH_FIRST = const(52)
 _CONNACK_FIRST = const(53)
 _REFUSED = const(256)
-_SAID = b"\1\2\1\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
+_SAID = b"\1\2\0\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
 
 _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)
@@ -315,8 +315,8 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
         code = _SAID[(what & 255) - 16]
         if code:
             try:
-                packets = (bytes(c.acks) if c.refuse else b"") + bytes((0xE0, 1, 0x80 + code))
-                c.stream.write(packets, 0, len(packets))
+                packet = bytes((0xE0, 1, 0x80 + code))
+                c.stream.write(packet, 0, len(packet))
             except Exception:
                 pass
 

@@ -35,7 +35,6 @@ class Pieces(Base):
 
     def begin(self, at: int, have: int) -> "Any":
         """Begin with a packet larger than the buffer: see `rare.pieces.Pieces.begin`."""
-        self.blind = False  # it is only skipped
         self.walks = False
         self.faulty = False  # it is delivered without one of its properties
         if self.message.first & 0xF0 != 0x30:
@@ -76,11 +75,8 @@ class Pieces(Base):
         if n > 0:
             c.tagged = choose(c, 0, m.properties.stop) is not False
             return e
-        if c.refuse is None or not c.refuse(m, -n):
-            m.size = 0
-            return n
-        self.blind = True
-        return e
+        m.size = 0
+        return n
 
     def done(self, m: "Message") -> None:
         """Handle the end of a message: see `rare.pieces.Pieces.done`."""
@@ -143,14 +139,6 @@ class Pieces(Base):
         self.walks = walk.left > 0
         if not walk.rule:
             return False
-        if c.refuse is not None and c.refuse(self.message, walk.rule):
-            self.walks = False
-            return False
         self.walks = True
         load("passing", "v5").End(c, walk.rule)
         return True
-
-    def call(self) -> "object":
-        """Call the handlers with a piece."""
-        self.taken = False
-        return None if self.blind else Base.call(self)

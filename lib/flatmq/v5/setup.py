@@ -63,7 +63,7 @@ def make(
     c.unanswered = 0
     c.response_topic = response_topic
     c.most_requests = requests
-    c.replies = c.refuse = c.properties = c.flow = None
+    c.replies = c.properties = c.flow = None
     c.block = c.empty = b"\0"
     c.owed = []
     c.owners = [None] * 9

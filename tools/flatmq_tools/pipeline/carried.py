@@ -7,28 +7,33 @@ from typing import Any
 
 import pyarrow as pa
 
-from flatmq.v5.walk import View, broken, number
+from flatmq.topic import is_utf8
+from flatmq.v5.walk import TABLE, after, is_value, number
 
-_PUBLISH = 16  # in the table of v5.walk, the packet that is checked
+_PUBLISH = 16  # in the table of v5.walk: it may have this property
+_FORMAT = 0x01
+_RESPONSE = 0x08
+_IDENTIFIER = 0x0B  # Subscription Identifier
 _ALIAS = 0x23  # Topic Alias, of which the client allows none
 _USER = 0x26
+_TEXT = 5  # a type in that table
 _KNOWN = 10_000  # blocks remembered,
 _LONGEST = 1024  # of up to so many bytes each
 
 _PAIR = pa.struct([("name", pa.string()), ("value", pa.string())])
-COLUMNS: dict[str, tuple[int, pa.DataType]] = {
+_TYPES: dict[str, tuple[int, pa.DataType]] = {
     "user_properties": (_USER, pa.list_(pa.field("element", _PAIR))),
     "content_type": (0x03, pa.string()),
-    "response_topic": (0x08, pa.string()),
+    "response_topic": (_RESPONSE, pa.string()),
     "correlation_data": (0x09, pa.binary()),
     "message_expiry": (0x02, pa.int64()),
-    "payload_format": (0x01, pa.int32()),
+    "payload_format": (_FORMAT, pa.int32()),
 }
-"""For each column the identifier of its property (section 2.2.2.2) and its type. All of them are
-null for a message that has no such property, and for every message of MQTT 3.1.1."""
-
-_SINGLE = [identifier for identifier, _ in COLUMNS.values() if identifier != _USER]
-_TEXTS = (0x03, 0x08)
+"""For each column the identifier of its property (section 2.2.2.2) and its type."""
+COLUMNS = {name: kind for name, (_, kind) in _TYPES.items()} | {"invalid_properties": pa.binary()}
+"""The columns. All of them are null for a message without properties, and for every message of
+MQTT 3.1.1. `invalid_properties` has the bytes of properties that cannot be read, because they
+break a rule; the other columns are null then."""
 
 Values = tuple[Any, ...]
 """What a block has for each of COLUMNS, the User Properties as a list of pairs or None."""
@@ -51,27 +56,13 @@ def end_of(packet: bytes, at: int, end: int) -> tuple[int, int]:
     return (start, start + n) if start + n <= end else (0, 0)
 
 
-class Checked(set[bytes]):
-    """Blocks of properties that a message may have; each is checked once while it is known."""
-
-    def takes(self, block: bytes) -> bool:
-        """Return whether a message may have this block if topic aliases are not allowed."""
-        if block in self:
-            return True
-        if broken(block, 0, len(block), _PUBLISH) or _view(block).find(_ALIAS):
-            return False
-        if len(block) <= _LONGEST:
-            if len(self) >= _KNOWN:
-                self.clear()
-            self.add(block)
-        return True
-
-
 class Read(dict[bytes, Values]):
     """The values of blocks, each read once while it is known."""
 
     def __missing__(self, block: bytes) -> Values:
         found = _values(block)
+        if found is None:
+            found = (*NOTHING[1:], block)
         if len(block) <= _LONGEST:
             if len(self) >= _KNOWN:
                 self.clear()
@@ -81,36 +72,55 @@ class Read(dict[bytes, Values]):
 
 def arrays(rows: Sequence[Values]) -> list[pa.Array]:
     """Return an array for each of COLUMNS from the values of each message."""
-    kinds = [kind for _, kind in COLUMNS.values()]
+    kinds = list(COLUMNS.values())
     columns = list(zip(*rows, strict=True))
     return [_users(columns[0], kinds[0]), *map(pa.array, columns[1:], kinds[1:])]
 
 
 def nulls(n: int) -> list[pa.Array]:
     """Return the same for `n` messages without properties."""
-    return [pa.nulls(n, kind) for _, kind in COLUMNS.values()]
+    return [pa.nulls(n, kind) for kind in COLUMNS.values()]
 
 
-def _view(block: bytes) -> View:
-    view = View(bytearray(block))
-    view.stop = len(block)
-    return view
+def _values(block: bytes) -> Values | None:
+    """Return the values of a block, None if it breaks a rule.
 
-
-def _values(block: bytes) -> Values:
-    view = _view(block)
-    found: dict[int, Any] = {i: view.get(i) for i in _SINGLE}
-    for i in _TEXTS:
-        if found[i] is not None:
-            found[i] = found[i].decode()
-    pairs = []
+    A Payload Format Indicator that is neither 0 nor 1, and a Response Topic that is no topic name,
+    are values like others.
+    """
+    found: dict[int, Any] = {}
     at = 0
-    while view.find(_USER, at):
-        middle = view.at + 2 + int.from_bytes(block[view.at : view.at + 2], "big")
-        pairs.append((block[view.at + 2 : middle].decode(), block[middle + 2 : view.end].decode()))
-        at = view.end
-    found[_USER] = pairs or None
-    return tuple(found[i] for i, _ in COLUMNS.values())
+    while at < len(block):
+        i = block[at]
+        if i >= len(TABLE) or not TABLE[i] & _PUBLISH or i == _ALIAS:
+            return None
+        start = at + 1
+        at = after(block, start, len(block), TABLE[i] & 7)
+        if at > len(block):
+            return None
+        if i == _RESPONSE:
+            valid = is_utf8(block, start + 2, at)
+        else:
+            valid = i == _FORMAT or is_value(block, start, at, i)
+        if not valid:
+            return None
+        if i == _USER:
+            middle = start + 2 + int.from_bytes(block[start : start + 2], "big")
+            pair = block[start + 2 : middle].decode(), block[middle + 2 : at].decode()
+            found.setdefault(i, []).append(pair)
+        elif i in found:
+            return None
+        elif i != _IDENTIFIER:
+            found[i] = _value(block[start:at], i)
+    return (*(found.get(i) for i, _ in _TYPES.values()), None)
+
+
+def _value(data: bytes, i: int) -> Any:
+    """Return the value of property `i` from its bytes."""
+    kind = TABLE[i] & 7
+    if kind < _TEXT:
+        return int.from_bytes(data, "big")
+    return data[2:].decode() if kind == _TEXT else data[2:]
 
 
 def _users(rows: Sequence[Any], kind: pa.DataType) -> pa.Array:

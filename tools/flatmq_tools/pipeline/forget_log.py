@@ -1,7 +1,7 @@
 """Remove the messages of a device from the log of a receiver, and from landed files.
 
-In the log an empty message without a topic takes the place of each: the offsets of the others
-stay as they are, and `log_rows.read` passes over it.
+In the log an empty message, FORGOTTEN, takes the place of each: the offsets of the others stay as
+they are, and `log_rows.read` passes over it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from flatmq.wire import get_length
 
-from . import durable
+from . import durable, names
 from .forget_rows import Rows, write_without
 from .log import HEADER, LogError, Record, Segment, Writer, segments
-from .segments import header, records
+from .segments import FORGOTTEN, header, records
 
-_NOTHING = {4: b"\x30\x02\0\0", 5: b"\x30\x03\0\0\0"}
+_NOTHING = {4: bytes((FORGOTTEN, 4, 0, 0, 0, 0)), 5: bytes((FORGOTTEN, 5, 0, 0, 0, 0, 0))}
 
 
 def remove(folder: Path, rows: Rows) -> int:
@@ -66,7 +66,7 @@ def _without(body: bytes, record: Record, rows: Rows) -> tuple[bytes, int]:
             n >>= 2
         topic = body[at + 2 : at + 2 + (body[at] << 8 | body[at + 1])]
         at += n
-        if rows.is_topic(topic.decode()):
+        if rows.is_topic(names.text(topic)):
             parts.append(_NOTHING[record.version])
             removed += 1
         else:

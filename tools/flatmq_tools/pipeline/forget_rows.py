@@ -49,7 +49,7 @@ class Rows:
         if not self._filters:
             return topic.startswith(self._prefix)
         name = bytearray(topic.encode())
-        return any(matches(one, name, 0, len(name)) for one in self._filters)
+        return any(topic and matches(one, name, 0, len(name)) for one in self._filters)
 
     def column(self, names: Iterable[str]) -> str | None:
         """Return the column that says of which device a row is; None if there is none."""

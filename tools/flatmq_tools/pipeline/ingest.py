@@ -103,7 +103,6 @@ class Ingest:
             "qos": qos,
         }
         self._seen: MQTTError | None = None  # the error that was looked at last
-        self._refused = 0  # as the client had counted when that was said last
         self._subscription: Subscription | None = None
         noted = self._noted()
         self._remembered = noted == self._wanted  # the broker has the subscriptions as they are
@@ -204,12 +203,6 @@ class Ingest:
                         *self.broker, error.detail
                     )
                 )
-        if self.client.refused != self._refused:
-            self._refused = self.client.refused
-            self.say(
-                f"{self.client.refused:,} messages that break a rule came again: they are "
-                f"acknowledged and not kept, the last one on {self.client.refused_topic.decode()}"
-            )
         if not self._remembered and self._subscription and self._subscription.granted:
             self._granted(self._subscription.granted)
         return moved

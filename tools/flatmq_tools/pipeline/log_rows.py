@@ -11,7 +11,8 @@ import pyarrow as pa
 from flatmq.wire import get_length
 
 from . import carried
-from .segments import HEADER, LogError, Record, Segment, is_whole, records, segments
+from .names import Texts
+from .segments import FORGOTTEN, HEADER, LogError, Record, Segment, is_whole, records, segments
 
 SCHEMA = pa.schema(
     [
@@ -22,7 +23,7 @@ SCHEMA = pa.schema(
         ("retain", pa.bool_()),
         ("dup", pa.bool_()),
         ("offset", pa.int64()),
-        *((name, kind) for name, (_, kind) in carried.COLUMNS.items()),
+        *carried.COLUMNS.items(),
     ]
 )
 """The columns of a message, here and in every table that is made of them."""
@@ -36,21 +37,11 @@ _ROWS = 20_000  # in a RecordBatch, about
 _BYTES = 8 << 20  # of packets in one, about
 
 
-class _Names(dict[bytes, str]):
-    """Topic names as text, each decoded once."""
-
-    def __missing__(self, name: bytes) -> str:
-        if len(self) > 100_000:
-            self.clear()
-        text = self[name] = name.decode()
-        return text
-
-
 class _Columns:
     """A collector of messages for a RecordBatch."""
 
     def __init__(self) -> None:
-        self._names = _Names()
+        self._names = Texts()
         self._read = carried.Read()
         self._clear()
 
@@ -103,8 +94,8 @@ class _Columns:
         cut = slice(max(0, start - record.first), max(0, end - record.first))
         offsets: Sequence[int] = range(record.first, record.next)[cut]
         topics, payloads, firsts, blocks = topics[cut], payloads[cut], firsts[cut], blocks[cut]
-        if "" in topics:  # messages of a device that was forgotten
-            kept = [n for n, topic in enumerate(topics) if topic]
+        if FORGOTTEN in firsts:
+            kept = [n for n, first in enumerate(firsts) if first != FORGOTTEN]
             topics = [topics[n] for n in kept]
             payloads = [payloads[n] for n in kept]
             offsets = [offsets[n] for n in kept]

@@ -35,11 +35,6 @@ def of_ingest(service: Service) -> Iterator[Metric]:
         "flatmq_ingest_messages_landed", "Messages in files of the target.", landing.messages
     )
     yield counter("flatmq_ingest_files_landed", "Files written to the target.", landing.files)
-    yield counter(
-        "flatmq_ingest_messages_refused",
-        "Messages that broke a rule of MQTT, acknowledged and not kept.",
-        client.refused,
-    )
     yield gauge("flatmq_ingest_log_bytes", "Size of the log.", log.size)
     yield gauge(
         "flatmq_ingest_log_limit_bytes", "Size from which nothing is received.", log.limit_bytes

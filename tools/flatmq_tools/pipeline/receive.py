@@ -2,41 +2,37 @@
 
 An ordinary client hands each message to a handler and acknowledges it. Here one loop looks at
 every PUBLISH in a chunk of up to 256 KiB, and all of them go to the log as one record, the same
-bytes as they came. A packet that is not a PUBLISH at QoS 0 or 1, or that breaks a rule, is left to
-the client's ordinary way, which also knows what to refuse.
+bytes as they came. Topic names and properties are not judged: a message that the broker passes on
+is kept, whatever is wrong with it, or it would come again on every connection. Packets of other
+types, and those whose parts do not fit, are left to the client's ordinary way.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flatmq import Client
 from flatmq.bulk_cpython import head_of, take_in_bulk
+from flatmq.rare import qos2
 from flatmq.rare.message import Message, Subscription
-from flatmq.topic import is_name
 from flatmq.v5 import Client5
 from flatmq.wire import get_length
 
-from .carried import Checked, end_of
+from .carried import end_of
 from .log import Writer
 
 CHUNK = 256 * 1024  # bytes per read, at most
 DELAY_MS = 5  # a message waits this long for others to share its sync, at most
 AT_ONCE = 10  # so many messages are synced at once: a broker may allow 20 in flight
 _MUCH = 1 << 20  # bytes that are synced at once
-_NAMES = 100_000  # topic names remembered as valid
-_BROKEN = 10_000  # messages that break a rule remembered
 
 # By the first byte of a packet: the size of its packet identifier, or not for the loop.
 _OTHER = 255
 _WAY = bytearray([_OTHER] * 256)
-for _first in (0x30, 0x31):
-    _WAY[_first] = 0
-for _first in (0x32, 0x33, 0x3A, 0x3B):
-    _WAY[_first] = 2
+for _first in range(0x30, 0x40):
+    _WAY[_first] = (0, 2, 2, _OTHER)[_first >> 1 & 3]
 
 
 # What `Bulk` stands before: a client at any version.
@@ -54,9 +50,9 @@ class Bulk(_Base):
     delay_ms   how long a message waits for others to share its sync, at most
     forgotten  called when the broker has accepted the connection and has no session
 
-    Messages at QoS 2 and messages larger than `rx_size` are records of their own. While the log is
-    full the client reads nothing, so the broker keeps what it cannot send. If the disk fails,
-    `poll` raises its OSError before anything is acknowledged; the next call tries again.
+    Messages larger than `rx_size` are records of their own. While the log is full the client reads
+    nothing, so the broker keeps what it cannot send. If the disk fails, `poll` raises its OSError
+    before anything is acknowledged; the next call tries again.
     """
 
     mqtt = 4
@@ -91,14 +87,8 @@ class Bulk(_Base):
         """Bytes of answers that may wait while something is read."""
         self.messages = 0
         """Messages appended since the client was made."""
-        self.refused = 0
-        """Messages that break a rule, came again, and were acknowledged without being kept."""
-        self.refused_topic = b""
-        """The topic name of the last of these."""
         self._forgotten = forgotten
         self._delay_ns = delay_ms * 1_000_000
-        self._valid: set[bytes] = set()  # topic names,
-        self._carried = Checked()  # and properties
         self._data: bytes | None = None  # a copy of what is to be parsed, and two bytes more,
         self._base = 0  # and where in the buffer it begins
         self._since = 0  # ns: when the oldest of what is not synced came, 0 if all is synced;
@@ -107,9 +97,8 @@ class Bulk(_Base):
         self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
         self._leaving = False
-        self._broken: set[bytes] = set()  # digests of what has ended a connection
         self.gate = self._answers_may_leave
-        take_in_bulk(self, self._take_all, self._reads, self._refuse)
+        take_in_bulk(self, self._take_all, self._reads)
 
     @property
     def paused(self) -> bool:
@@ -162,26 +151,6 @@ class Bulk(_Base):
         self._data = None
         return True
 
-    def _refuse(self, m: Message, rule: int) -> bool:
-        """Return whether to acknowledge and drop a message whose properties break a rule.
-
-        Else it ends the connection, and the broker sends it again on the next one, before all that
-        it has kept since. If it came before, at QoS 1 or 2, it is acknowledged, or nothing else
-        would ever come.
-        """
-        digest = hashlib.sha256(head_of(m)[1:] + m.payload).digest()
-        if m.qos and digest in self._broken:
-            self.refused += 1
-            self.refused_topic = m.topic
-            return True
-        if len(self._broken) >= _BROKEN:
-            self._broken.clear()
-        self._broken.add(digest)
-        # The connection is about to end. What came before is acknowledged before that, or the
-        # broker would send it again.
-        self.commit()
-        return False
-
     def _answers_may_leave(self, same: bool | None) -> bool:
         """Sync if that is due, and return whether acknowledgements may leave.
 
@@ -214,7 +183,7 @@ class Bulk(_Base):
     def _take_all(self, buf: bytearray, at: int, end: int) -> int:
         """Append the messages from `at` on, and return where the first other packet begins.
 
-        It ends at a packet of another type, one that is cut, and one that breaks a rule.
+        It ends at a packet of another type, one that is cut, and one whose parts do not fit.
         """
         if self._data is None:
             self._base = at
@@ -223,14 +192,16 @@ class Bulk(_Base):
         have = len(data) - 2
         start = at = at - self._base
         way = _WAY
-        valid = self._valid
         walks = self.mqtt == 5
-        carried = self._carried
-        pids: list[bytes] = []
-        hold = pids.append
+        acked: list[bytes] = []  # packet identifiers, at QoS 1
+        hold = acked.append
+        received: list[bytes] = []  # and at QoS 2,
+        seen: set[bytes] = set()  # each once
+        spans: list[Any] = []
         count = 0
         while at < have:
-            number = way[data[at]]
+            first = data[at]
+            number = way[first]
             if number == _OTHER:
                 break
             n = data[at + 1]
@@ -248,47 +219,51 @@ class Bulk(_Base):
             end = e + n
             if end > have:
                 break
-            t = e + 2
-            e = t + (data[e] << 8 | data[e + 1])
-            if e + number > end:
+            e += 2 + (data[e] << 8 | data[e + 1])
+            p = e + number
+            if p > end:
                 break
-            name = data[t:e]
-            if name not in valid:
-                if not is_name(name, 0, e - t):
-                    break
-                if len(valid) >= _NAMES:
-                    valid.clear()
-                valid.add(name)
             if walks:
-                p = e + number
-                if p >= end:
+                if p == end:
                     break
                 n = data[p]
-                if n:
-                    p += 1
-                    n += p
-                    if n > p + 127:
-                        p, n = end_of(data, p - 1, end)
-                    block = data[p:n]
-                    if not p or n > end or (block not in carried and not carried.takes(block)):
-                        break
+                if p + n >= end if n < 128 else not end_of(data, p, end)[0]:
+                    break
             if number:
-                pid = data[e : e + 2]
+                pid = data[e:p]
                 if pid == b"\0\0":
                     break
-                hold(pid)
+                if first & 4:
+                    if pid in seen or not self._is_new(first, pid):
+                        spans.append(memoryview(data)[start:at])
+                        start = end
+                        count -= 1
+                    seen.add(pid)
+                    received.append(pid)
+                else:
+                    hold(pid)
             count += 1
             at = end
+        spans.append(memoryview(data)[start:at])
         if count:
-            self._append(memoryview(data)[start:at], count, len(pids))
+            body = b"".join(spans) if len(spans) > 1 else spans[0]
+            self._append(body, count, len(acked) + len(received))
             self.stats.received += count
+        for pid in seen:
+            qos2.keep(self, int.from_bytes(pid, "big"))
+        for head, pids in ((b"\x40\2", acked), (b"\x50\2", received)):
             if pids:
-                queued = self.queue(b"\x40\2" + b"\x40\2".join(pids))
+                queued = self.queue(head + head.join(pids))
                 assert queued
         return self._base + at
 
+    def _is_new(self, first: int, pid: bytes) -> bool:
+        """Return whether a message at QoS 2 did not come before (section 4.3.3, method B)."""
+        self.message.first = first
+        return qos2.is_new(self, int.from_bytes(pid, "big"))
+
     def _take(self, m: Message) -> None:
-        """Handle a message, or a piece of one, that goes the ordinary way."""
+        """Handle a piece of a message that is larger than the buffer."""
         if not m.offset:
             self._piecemeal = head_of(m)
             self._head = len(self._piecemeal)
@@ -308,11 +283,6 @@ class BulkClient5(Bulk, Client5):
     """A bulk client in MQTT 5, with the additional arguments of `v5.Client5`.
 
     The packets in the log have properties.
-
-    A packet whose properties break a rule goes the client's ordinary way, which ends the
-    connection with the reason. If the same packet comes again on a later connection it is
-    acknowledged, not kept, and counted in `refused`. A message whose properties are larger than
-    `rx_size` is acknowledged, not kept, and counted in `stats.skipped`.
     """
 
     mqtt = 5

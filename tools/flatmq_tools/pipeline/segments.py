@@ -11,6 +11,9 @@ The magic says what the packets are: `fMQ1` of MQTT 3.1.1 (section 3.3), `fMQ5` 
 have properties. A log may have records of both. One that has the latter must not be opened to
 write by a flatmq that does not know them: it would take the first of them as torn.
 
+A PUBLISH is there whatever its topic name and properties are, if they end before it does. One
+whose first byte is FORGOTTEN stands for a message that was removed.
+
 The CRC-32 is over the 28 bytes before it and the body. Offsets count messages from 0 and never
 repeat. What was not synced when the machine went down may be torn: behind the last whole record
 of the last segment.
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 SUFFIX = ".log"
+FORGOTTEN = 0x36  # QoS 3, which no message has
 _MAGICS = {b"fMQ1": 4, b"fMQ5": 5}  # the version of MQTT as CONNECT has it
 _BY_VERSION = {3: b"fMQ1", 4: b"fMQ1", 5: b"fMQ5"}
 _HEAD = struct.Struct("<4sQIQI")

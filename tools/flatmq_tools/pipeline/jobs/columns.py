@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import col, lit, when
 
 MESSAGE = {
     "topic": "string",
@@ -25,6 +25,7 @@ CARRIED = {
     "correlation_data": "binary",
     "message_expiry": "bigint",  # s that were left when it was received
     "payload_format": "int",  # 1 if the payload is UTF-8 text
+    "invalid_properties": "binary",  # as they came, if they break a rule: the others are null then
 }
 """The properties of MQTT 5, which tables that were made before they were there lack."""
 TELEMETRY = ("dev/+/telemetry",)
@@ -66,6 +67,25 @@ def whole(frame: DataFrame) -> DataFrame:
     return frame.select(*base, *more)
 
 
+def with_fault(frame: DataFrame) -> DataFrame:
+    """Return what `messages` does, and a column `fault`: a rule of MQTT that the message breaks.
+
+    It is null for others. `names` says how topic names are written that are not valid.
+    """
+    topic = col("topic")
+    escaped = topic.contains("#")
+    fault = (
+        when(topic == "", "topic name: empty")
+        .when(escaped & topic.contains("#00"), "topic name: U+0000 is not allowed")
+        .when(escaped & topic.rlike("#[89A-F]"), "topic name: not UTF-8")
+        .when(escaped | topic.contains("+"), "topic name: wildcards are not allowed")
+    )
+    if "invalid_properties" in frame.columns:
+        fault = fault.when(col("invalid_properties").isNotNull(), "properties: not valid")
+    messages(frame)  # raises ColumnsError
+    return frame.select(*MESSAGE, fault.alias("fault"))
+
+
 def _check(name: str, found: str, kind: str) -> None:
     if found != kind:
         raise ColumnsError(f"column {name} is {found}: a message's is {kind}")
@@ -79,7 +99,7 @@ def matched(topic: Column, filters: Sequence[str]) -> Column:
 
 
 def pattern(filt: str) -> str:
-    """A regular expression, of Java and of Python, for the names that a topic filter matches."""
+    """A regular expression, of Java and of Python, for the valid names that a filter matches."""
     levels = filt.split("/")
     if any(set(level) & {"+", "#"} and len(level) > 1 for level in levels) or "#" in levels[:-1]:
         raise ValueError(f"{filt}: no topic filter")
@@ -87,9 +107,10 @@ def pattern(filt: str) -> str:
     start = r"^(?!\$)" if levels[0] in "+#" and levels[0] else "^"
     deep = levels[-1] == "#"
     parts = [
-        r"[^/]*" if level == "+" else re.escape(level) for level in levels[: -1 if deep else None]
+        r"[^/+#]*" if level == "+" else re.escape(level)
+        for level in levels[: -1 if deep else None]
     ]
     end = ""
     if deep:  # "a/#" matches "a" too (section 4.7.1.2)
-        end = r"(?:/[\s\S]*)?" if parts else r"[\s\S]*"
+        end = r"(?:/[^+#]*)?" if parts else r"[^+#]*"
     return start + "/".join(parts) + end + r"(?![\s\S])"

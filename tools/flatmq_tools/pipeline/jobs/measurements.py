@@ -17,7 +17,7 @@ from ..mapping.births import Births, Sessions
 from ..mapping.encodings import unzipped
 from ..mapping.mapping import Mapping
 from ..mapping.pack import Pack, Record, bounded, printable
-from .columns import MESSAGE, TELEMETRY, matched, messages
+from .columns import MESSAGE, TELEMETRY, matched, with_fault
 
 # What a message says: a pack for each device in it, or the reason why it is none.
 _RECORD = pa.struct(
@@ -102,7 +102,8 @@ def packs(
     A row for each device of a message (a board's pack has one). `identity` names the reading by
     device, boot and seq; if they are missing, the message itself. `told` is whether the pack had a
     time of its own. If `reason` is not null the message is no pack, and only then is `payload`
-    kept. Whatever a message contains, it becomes a pack or gets a reason.
+    kept. Whatever a message contains, it becomes a pack or gets a reason. A message that breaks a
+    rule of MQTT gets one on any topic.
 
     identity  "topic": on a topic dev/NAME/... the device is NAME, and a pack that names another
               device gets a reason. "payload": the pack alone names its devices
@@ -117,14 +118,17 @@ def packs(
     received = F.unix_micros("timestamp")
     if mapping is None:
         parse = arrow_udf(SAID[identity], _PARSED)  # type: ignore[call-overload]
-        said = F.explode(parse("topic", "payload", received))
+        said = parse("topic", "payload", received)
     else:
         sessions = _sessions(frame, mapping, births)
         parse = arrow_udf(_said_by(mapping, identity, sessions), _PARSED)  # type: ignore[call-overload]
-        said = F.explode(parse("topic", "payload", received, "offset"))
+        said = parse("topic", "payload", received, "offset")
     topic = F.col("topic")
     ours = matched(topic, filters) if mapping is None else topic.rlike(mapping.expression)
-    rows = messages(frame).where(ours).withColumn("said", said)
+    fault = F.col("fault")
+    refused = F.from_json(F.to_json(F.array(F.struct(fault.alias("reason")))), _PARSED)
+    said = F.explode(F.when(fault.isNotNull(), refused).otherwise(said))
+    rows = with_fault(frame).where(ours | fault.isNotNull()).withColumn("said", said)
     # A topic name that is not UTF-8 would be an error of whoever reads the tables.
     rows = rows.withColumn("topic", F.make_valid_utf8("topic"))
     reading = F.concat_ws("/", "said.boot", "said.seq", "said.device")
@@ -262,7 +266,8 @@ def _sessions(frame: DataFrame, mapping: Mapping, births: Births | None) -> Sess
     births = Births() if births is None else births
     received = F.unix_micros("timestamp")
     since = frame.where(F.col("topic").rlike(mapping.expression)).agg(F.min(received)).collect()
-    found = frame.where(F.col("topic").rlike(mapping.births)).orderBy("timestamp", "offset")
+    births_in = with_fault(frame).where("fault is null")
+    found = births_in.where(F.col("topic").rlike(mapping.births)).orderBy("timestamp", "offset")
     rows = found.select("topic", "payload", received, "offset").collect()
     births.add((row[0], bytes(row[1] or b""), row[2], row[3]) for row in rows)
     return births.sessions(since[0][0] or 0)
