@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import col, lit
 
 MESSAGE = {
     "topic": "string",
@@ -18,15 +17,6 @@ MESSAGE = {
     "dup": "boolean",
     "offset": "bigint",  # in its log, from 0
 }
-CARRIED = {
-    "user_properties": "array<struct<name:string,value:string>>",  # in their order
-    "content_type": "string",
-    "response_topic": "string",
-    "correlation_data": "binary",
-    "message_expiry": "bigint",  # s that were left when it was received
-    "payload_format": "int",  # 1 if the payload is UTF-8 text
-}
-"""The properties of MQTT 5, which tables that were made before they were there lack."""
 TELEMETRY = ("dev/+/telemetry",)
 STATUS = ("dev/+/status",)
 
@@ -47,23 +37,6 @@ def messages(frame: DataFrame) -> DataFrame:
             )
         _check(name, there[name], kind)
     return frame.select(*MESSAGE)
-
-
-def whole(frame: DataFrame) -> DataFrame:
-    """Return the columns of a message and its properties; missing properties are null.
-
-    Raises ColumnsError as `messages` does.
-    """
-    there = dict(frame.dtypes)
-    base = messages(frame).columns
-    more = []
-    for name, kind in CARRIED.items():
-        if name in there:
-            _check(name, there[name], kind)
-            more.append(col(name))
-        else:
-            more.append(lit(None).cast(kind).alias(name))
-    return frame.select(*base, *more)
 
 
 def _check(name: str, found: str, kind: str) -> None:
