@@ -29,7 +29,7 @@ from conftest import HERE
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import export, forget, landing, run
+from flatmq_tools.pipeline import export, forget, landing, rebuild, run
 from flatmq_tools.pipeline.report import command as report
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.figures import ReportError
@@ -56,7 +56,7 @@ COMMANDS = [
     for words in everything()
     if words[:2] == ("flatmq", "pipeline") and " ".join(words) not in COVERED
 ]
-READERS = ("report", "forget", "export")
+READERS = ("report", "forget", "export", "rebuild")
 MADE = ("--log /var/lib/flatmq/log", "--metrics-port 9102")
 """Options of an ingest, and of a run, which make tables for the readers."""
 DEVICE = "kitchen-lamp"
@@ -211,7 +211,7 @@ def test_its_options_are_understood(
     for name in ("tables", "out", "srv/out", "var/log"):
         (tmp_path / name).mkdir(parents=True)
     done: list[object] = []
-    for command in (export, forget, landing, report, run):
+    for command in (export, forget, landing, rebuild, report, run):
         monkeypatch.setattr(command, "main", lambda *work, **_: done.append(work) or 0)
     monkeypatch.chdir(tmp_path)
     said = typed([*map(Desk(tmp_path, there).word, words[2:])])
@@ -245,6 +245,8 @@ def test_it_runs(
     if words[2] == "report":
         page = desk.folder / words[3] / "report.html"
         assert DEVICE in page.read_text(encoding="utf-8")
+    elif words[2] == "rebuild":
+        assert not (desk.folder / tables / words[3]).exists()
     elif words[2] == "export":
         assert _names_the_device(desk.folder / words[4])
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -120,10 +121,58 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
     [file] = (tmp_path / "raw").glob("day=*/*.parquet")
     file.write_bytes(b"PAR1 and no end")
     running = Run(spark, Plan(tmp_path, jobs=["measurements"]))
-    with pytest.raises(RunError, match=r"the query measurements has ended: ") as error:
-        until(running.look)
+    until(lambda: running.look() or running.failed)
     running.stop()
-    assert "Parquet" in str(error.value)
+    assert "the job measurements has failed" in running.failed and "Parquet" in running.failed
+
+
+def test_a_job_that_fails_stops_no_other_and_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_PAUSE", 0.1)
+    monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
+    said: list[str] = []
+    with broker() as there, monkeypatch.context() as broken:
+
+        def fail(*_: object) -> None:
+            raise ValueError("no such column")
+
+        broken.setattr(run.measurements, "in_time", fail)
+        plan = Plan(tmp_path, jobs=["measurements"])
+        with started(spark, there, plan) as running:
+            running.say = said.append
+            publish(there, [_pack("a", n) for n in range(3)])
+            until(lambda: running.look() or len(said) >= 3)
+            publish(there, [_pack("a", n) for n in range(3, 5)])
+            until(lambda: running.look() or count(tmp_path / "raw") == 5)
+            assert "no such column" in running.failed
+            broken.undo()
+            until(lambda: running.look() or count(tmp_path / "measurements") == 5)
+            until(lambda: running.look() or not running.failed)
+    waits = [re.findall(r"started again in ([\d.]+) s", line) for line in said]
+    assert all(line.startswith("the job measurements ") for line in said), said
+    assert waits[0] and said[-1] == "the job measurements works again"
+
+
+def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
+    plan = Plan(tmp_path, jobs=["measurements", "windows", "health"])
+
+    def ran() -> None:
+        with started(spark, None, plan) as running:
+            until(lambda: running.look() or count(tmp_path / "measurements") == 25)
+            running.finish()
+
+    land_boards(tmp_path, 25, tmp_path / "log")
+    ran()
+    devices = read(tmp_path / "devices")
+    for name in ("windows", "measurements", "health"):
+        with InUse(tmp_path):
+            assert typed(["rebuild", name, tmp_path]).exit_code == 1
+        assert typed(["rebuild", name, tmp_path]).exit_code == 0
+        assert (count(tmp_path / "measurements") == 0) is (name == "measurements")
+        ran()
+        assert count(tmp_path / "measurements") == 25
+        assert read(tmp_path / "devices") == devices
 
 
 def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:

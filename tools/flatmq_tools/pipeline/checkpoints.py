@@ -27,6 +27,11 @@ def done(checkpoint: Path) -> dict[str, Any] | None:
     return offset(checkpoint, max(numbers)) if numbers else None
 
 
+def is_unused(checkpoint: Path) -> bool:
+    """Return whether a query has begun no batch."""
+    return not any([*checkpoint.glob("offsets/[0-9]*"), *checkpoint.glob("commits/[0-9]*")])
+
+
 def readers(checkpoints: Path, table: str) -> list[dict[str, Any] | None]:
     """Return the offset of each query that reads a table, as `done` does."""
     found = [checkpoints / name for name in FOLLOWERS.get(table, ())]

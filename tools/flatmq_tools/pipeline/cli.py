@@ -443,6 +443,32 @@ def forget(device: str, out: str, filters: tuple[str, ...], logs: tuple[Path, ..
     end(lambda: command.main(device, Path(out), filters, logs), *command.ERRORS)
 
 
+@pipeline.command()
+@click.argument("table", type=click.Choice(["measurements", "windows", "health"]))
+@click.argument("out")
+@click.option(
+    "--state",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Local folder of the run if OUT is a URL.",
+)
+def rebuild(table: str, out: str, state: Path | None) -> None:
+    """Have the next run make TABLE again.
+
+    OUT is the folder or URL of a run, which must have ended. measurements are made of raw, with
+    out_of_time, dead_letters and windows; windows of measurements; health, devices and gaps of
+    raw.
+    """
+    from . import rebuild as command
+    from .editions import EditionError
+    from .in_use import InUseError
+
+    if ("://" in out) == (state is None):
+        raise click.UsageError("OUT must be a folder, or a URL with --state")
+    if state is None and not Path(out).is_dir():
+        raise click.BadParameter(f"OUT must be the folder of a run: {out}: no such folder")
+    end(lambda: command.main(table, out, state or Path(out)), EditionError, InUseError)
+
+
 def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
     """Return the path of an existing local folder."""
     if "://" in given:

@@ -80,7 +80,7 @@ class RunNumbers:
             self._devices = rows.num_rows
             self._silent = sum(1 for silent in rows["silent"].to_pylist() if silent)
 
-    def of_run(self, late: Mapping[str, int], paused: bool) -> Iterator[Metric]:
+    def of_run(self, late: Mapping[str, int], paused: bool, failed: int) -> Iterator[Metric]:
         """The numbers of a run."""
         with self._guard:
             yield counters(
@@ -97,6 +97,7 @@ class RunNumbers:
             yield gauge("flatmq_run_devices", "Devices in the table devices.", self._devices)
             yield gauge("flatmq_run_devices_silent", "Those that are silent.", self._silent)
             yield gauge("flatmq_run_paused", "1 while a disk is full.", paused)
+            yield gauge("flatmq_run_jobs_failed", "Jobs that fail and are tried again.", failed)
             yield self._batches()
 
     def _batches(self) -> Metric:

@@ -83,8 +83,13 @@ class Receiving:
                 "{}:{} refuses the client: {}".format(*ingest.broker, ingest.error)
             )
 
+    def finish(self) -> None:
+        """Disconnect, and land what came."""
+        self.service.stop()
+        self._thread.join()
+
     def stop(self) -> None:
-        """Disconnect, and land what came. May be called again."""
+        """Do the same for a while, and release the log. May be called again."""
         self.service.stop()
         self._thread.join(_STOP)
         self._log.close()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import editions, room, service, sinks
+from . import checkpoints, editions, room, service, sinks
 from .in_use import InUse, InUseError
 from .jobs import columns, measurements
 from .maintenance import Maintenance
@@ -68,6 +69,8 @@ _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 _SLOW = "Python worker failed to connect back"
 _RETRY = 5.0  # s from an error of a full disk to the first try to go on,
 _RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
+_PAUSE = 5.0  # s before a job that has failed is started again,
+_PAUSE_MOST = 600.0  # and at most, as it is doubled each time
 _OUT_OF_TIME = (
     "readings have a time too far from their arrival: they are in the table out_of_time, and not "
     "in measurements; --ahead and --behind set how far is too far"
@@ -156,6 +159,9 @@ class Run:
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
         self._retry = _RETRY  # and s between two tries
+        self._failed: dict[str, str] = {}  # queries that have failed, why,
+        self._pauses: dict[str, float] = {}  # and s before the next try of each
+        self._beside: dict[str, str] = {}  # what fails beside the queries, and why
         self._slow: dict[str, float] = {}  # queries whose worker did not start in time, since when
         self._read = 0  # messages that were read from raw
         self._receiving: Receiving | None = None
@@ -243,10 +249,14 @@ class Run:
     def _start(
         self, name: str, frame: DataFrame, write: Callable[[DataFrame, int], None]
     ) -> StreamingQuery:
+        checkpoint = self._checkpoint(name)
+        if checkpoints.is_unused(checkpoint):
+            # Spark refuses what a full disk may have left of the first start of a query.
+            shutil.rmtree(checkpoint, ignore_errors=True)
         return (
             frame.writeStream.queryName(name)
             .foreachBatch(self._gates[name].through(write))
-            .option("checkpointLocation", str(self._checkpoint(name)))
+            .option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
         )
@@ -259,8 +269,8 @@ class Run:
     def look(self) -> None:
         """Note the progress of the queries, and make the health tables when they are due.
 
-        A query that ended because a disk is full is started again once there is room.
-        Raises RunError when a query has ended for another reason.
+        A query that ended because a disk is full is started again once there is room; one that
+        has failed, after a pause. Raises RunError if nothing can be received any more.
         """
         if self._receiving is not None:
             try:
@@ -275,11 +285,11 @@ class Run:
                 self._ended(job, query)
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
-            self._on_a_full_disk(self._known.look)
-        self._on_a_full_disk(lambda: self._maintenance.look(bool(self.paused)))
+            self._aside("health", self._known.look)
+        self._aside("maintenance", lambda: self._maintenance.look(bool(self.paused)))
 
     def _ended(self, job: str, query: StreamingQuery) -> None:
-        """Handle a query that has ended: start it again, now or later, or raise RunError."""
+        """Handle a query that has ended: start it again, now or later."""
         error = query.exception()
         told = "it was stopped" if error is None else reason(error)
         if error is not None and room.is_full(_everything(error)):
@@ -291,7 +301,14 @@ class Run:
             self.say(f"the query {job} did not start within 10 s, and is started again")
             self._queries[job] = self._ways[job]()
         else:
-            raise RunError(f"the query {job} has ended: {told}")
+            pause = self._pauses.get(job, _PAUSE)
+            self._pauses[job] = min(2 * pause, _PAUSE_MOST)
+            self._waiting[job] = time.monotonic() + pause
+            self._failed[job] = told
+            self.say(
+                f"the job {job} has failed, and is started again in {pause:,.0f} s; the others go "
+                f"on: {told}"
+            )
 
     def _slow_for(self, job: str) -> float:
         """Return for how many seconds a query has not started; 0 the first time."""
@@ -313,14 +330,18 @@ class Run:
         if due and room.has_room(self._folders()):
             for job in due:
                 del self._waiting[job]
-                self._tried[job] = now
+                if job not in self._failed:
+                    self._tried[job] = now
                 self._queries[job] = self._ways[job]()
         elif due:
             self._waiting.update(dict.fromkeys(due, now + self._retry))
         for some in (self._tried, self._slow):
             for job in [job for job in some if self._works(job)]:
                 del some[job]
-        idle = not self._waiting and not self._tried
+        for job in [job for job in self._failed if self._works(job)]:
+            del self._failed[job], self._pauses[job]
+            self.say(f"the job {job} works again")
+        idle = not self._tried and self._waiting.keys() <= self._failed.keys()
         if self.paused and idle and room.has_room(self._folders()):
             self.paused = ""
             self._retry = _RETRY
@@ -338,11 +359,18 @@ class Run:
         """The folders that must take something before a query is started again."""
         return [self._plan.out, Path(tempfile.gettempdir())]
 
+    @property
+    def failed(self) -> str:
+        """The jobs that have failed since they last worked, and why; empty if there is none."""
+        every = [*self._failed.items(), *self._beside.items()]
+        return "; ".join(f"the job {job} has failed: {told}" for job, told in every)
+
     def up(self) -> bool:
-        """Return whether all queries have started."""
+        """Return whether all queries have started, or failed."""
         return all(
             query.isActive and "nitializing" not in str(query.status["message"])
-            for query in self._queries.values()
+            for job, query in self._queries.items()
+            if job not in self._failed
         )
 
     def _note(self, query: StreamingQuery) -> None:
@@ -371,18 +399,20 @@ class Run:
     def health(self) -> None:
         """Write the tables health, devices and gaps as they are now."""
         if "health" in self._plan.jobs:
-            self._on_a_full_disk(self._known.refresh)
+            self._aside("health", self._known.refresh)
 
-    def _on_a_full_disk(self, write: Callable[[], None]) -> None:
-        """Write what is beside the queries; pause if the disk is full."""
+    def _aside(self, name: str, write: Callable[[], None]) -> None:
+        """Write what is beside the queries. Pause if the disk is full, and report other errors."""
         try:
             write()
-        except StateError as error:
-            raise RunError(str(error)) from error
-        except (OSError, DeltaError) as error:
-            if not room.is_full(error):
-                raise RunError(str(error)) from error
-            self._pause(error)
+            self._beside.pop(name, None)
+        except (StateError, OSError, DeltaError) as error:
+            told = next(iter(str(error).splitlines()), "")  # a stack trace may follow
+            if room.is_full(error):
+                self._pause(error)
+            elif self._beside.get(name) != told:
+                self._beside[name] = told
+                self.say(f"the job {name} has failed, and is tried again; others go on: {told}")
 
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
@@ -391,7 +421,8 @@ class Run:
             self.numbers.rows["raw"] = self._receiving.landed
         self.numbers.devices(self._tables.of("devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
-        yield from self.numbers.of_run(late, bool(self.paused))
+        failed = len(self._failed) + len(self._beside)
+        yield from self.numbers.of_run(late, bool(self.paused), failed)
 
     def finish(self, past: Callable[[float], bool] = lambda seconds: False) -> None:
         """Work off what is there: what comes from the broker, then what is made of it.
@@ -402,12 +433,14 @@ class Run:
               service.DRAIN, FOLLOW, STOP and HEALTH is then left to the next run
         """
         self._drain(past)
-        for query in self._queries.values():
+        for job, query in self._queries.items():
+            if job in self._waiting:
+                continue
             try:
                 service.within(query.processAllAvailable, lambda: past(service.FOLLOW))
             except PySparkException as error:
                 if _SLOW not in reason(error) and not room.is_full(_everything(error)):
-                    raise
+                    self._failed[job] = reason(error)
             self._note(query)
         if not past(service.STOP):
             service.within(self.health, lambda: past(service.HEALTH))
@@ -422,7 +455,7 @@ class Run:
             if seen == (seen := self._receiving.received):
                 break
             time.sleep(min(_SOON, _LOOK + self._plan.trigger))
-        self._receiving.stop()
+        service.within(self._receiving.finish, lambda: past(service.FOLLOW))
 
     def stop(self) -> None:
         """Stop receiving and the queries; a batch that is under way is done by the next run."""
@@ -510,6 +543,8 @@ def main(
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():
         say(f"in all {count:,} {text}")
+    if running.failed:
+        raise RunError(running.failed)
     return 0
 
 
