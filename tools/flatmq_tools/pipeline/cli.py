@@ -449,7 +449,7 @@ def forget(device: str, out: str, filters: tuple[str, ...], logs: tuple[Path, ..
 @click.option(
     "--state",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Local folder of the run if OUT is a URL.",
+    help="Local folder for the log, the checkpoints and the progress if OUT is a URL.",
 )
 def rebuild(table: str, out: str, state: Path | None) -> None:
     """Have the next run make TABLE again.
