@@ -24,7 +24,7 @@ EXTRAS_boards := boards
 EXTRAS_image := image
 EXTRAS_pipeline := pipeline
 EXTRAS_release := image
-EXTRAS_test = boards,demo,emulate$(shell $(BIN)/python -c 'import sys; print(",iceberg" * (sys.version_info >= (3, 11)))')
+EXTRAS_test = boards,demo,emulate$(shell $(BIN)/python -c 'import sys; print(",pipeline" * (sys.version_info >= (3, 11)))')
 GROUPS := docs release test
 
 # Installs packages with apt-get where that can be done without asking; fails where it cannot.

@@ -81,7 +81,7 @@ COMMANDS = {
     if words[:2] != ("flatmq", "pipeline") and words[0] != "spark-submit"
 }
 # The pipeline needs a later Python.
-LATER = () if sys.version_info >= (3, 11) else ("pipeline]", "iceberg]")
+LATER = () if sys.version_info >= (3, 11) else ("pipeline]",)
 HERE_RUN = [
     words for words in COMMANDS if " ".join(words) not in COVERED and not words[-1].endswith(LATER)
 ]

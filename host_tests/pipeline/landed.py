@@ -1,17 +1,20 @@
-"""Messages in Parquet files, as an ingest lands them."""
+"""Messages in the table raw, as an ingest lands them, and the rows of tables."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from flatmq_rigs.pipeline.bench.messages import stream
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.log import SCHEMA, Writer
+from flatmq_tools.pipeline.tables import BY_DAY
 from pipeline.messages import Message, rows
 
 
@@ -23,24 +26,34 @@ def table(messages: Sequence[Message], offset: int = 0) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
-def land(folder: Path, messages: Sequence[Message], offset: int = 0) -> None:
-    """Add a file to a folder, in which it appears whole."""
-    folder.mkdir(exist_ok=True)
-    hidden = folder / f".{offset}.parquet"
-    pq.write_table(table(messages, offset), hidden)
-    hidden.rename(folder / f"log-{offset:020}.parquet")
+def land(out: Path, messages: Sequence[Message], offset: int = 0) -> None:
+    """Add messages to the table raw, in one commit."""
+    raw = Delta(out / "raw", by_day=BY_DAY["raw"])
+    raw.add([table(messages, offset)], SCHEMA, "log", offset + len(messages))
 
 
-def land_boards(folder: Path, count: int, at: int | None = None, log: str = "log") -> Path:
-    """Land the first messages of a fleet of boards in FOLDER/landed, which is returned.
+def land_boards(out: Path | str, count: int, log: Path, at: int | None = None) -> None:
+    """Land the next messages of a fleet of boards in the table raw.
 
-    at   when they were received, in us since 1970; now unless given
     log  the folder in which they wait to be landed
+    at   when they were received, in us since 1970; now unless given
     """
-    landed = folder / "landed"
-    with Writer(folder / log) as writer:
+    with Writer(log) as writer:
         received = time.time_ns() // 1000 if at is None else at
         writer.append(stream(count), count, received)
         writer.rotate()
-        Landing(writer, str(landed)).land()
-    return landed
+        Landing(writer, str(out)).land()
+
+
+def read(table: Path | str, *columns: str) -> list[dict[str, Any]]:
+    """Return the rows of a table; none if it does not exist yet."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return []
+    found = DeltaTable(str(table)).to_pyarrow_table(columns=list(columns) or None)
+    return [{k: v for k, v in row.items() if k != "day"} for row in found.to_pylist()]
+
+
+def count(table: Path | str) -> int:
+    """Return the number of rows of a table; 0 if it does not exist yet."""
+    name = str(table)
+    return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0

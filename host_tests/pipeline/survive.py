@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +17,7 @@ from types import FrameType
 from typing import Any
 
 import peer
-from flatmq_tools.pipeline import forget_days, landing, log, merge
-from flatmq_tools.pipeline.forget_rows import Rows
-from pipeline import days
+from flatmq_tools.pipeline import delta, durable, landing, log
 
 # In which functions there is a point at every line. What only reads is left out.
 _APPENDING = [
@@ -31,10 +28,9 @@ WHERE = {
     "appending": {log.__file__: frozenset(_APPENDING)},
     "landed": {
         log.__file__: frozenset(["trim"]),
-        landing.__file__: frozenset(["__init__", "land", "_write"]),
+        landing.__file__: frozenset(["__init__", "land"]),
+        delta.__file__: frozenset(["add", "_written", "_commit"]),
     },
-    "merged": {merge.__file__: frozenset(["_day", "_write", "_linked"])},
-    "forgotten": {forget_days.__file__: frozenset(["remove", "_day", "_batch", "_record"])},
 }
 
 
@@ -84,17 +80,6 @@ def landed(folder: Path, tell: Callable[[int], None]) -> None:
         tell(work.land())
 
 
-def merged(folder: Path, tell: Callable[[int], None]) -> None:
-    """Merges a table of two days."""
-    days.prepared(folder)
-    tell(days.merger(folder).merge())
-
-
-def forgotten(folder: Path, tell: Callable[[int], None]) -> None:
-    """Remove a device from such a table, of which one day is merged."""
-    tell(forget_days.remove(folder, Rows("device-1")))
-
-
 def points(what: str, folder: Path, step: int = 1) -> Iterator[tuple[int, list[int]]]:
     """Kill `what` at every point, or at one of so many, in folders that are numbered from 0.
 
@@ -140,9 +125,7 @@ def _child(what: str, folder: Path, told: int, point: int) -> None:
     def tell(value: int) -> None:
         os.write(told, b"%d\n" % value)
 
-    work = {
-        "appending": appending, "landed": landed, "merged": merged, "forgotten": forgotten,
-    }[what]  # fmt: skip
+    work = {"appending": appending, "landed": landed}[what]
     sys.settrace(_kill_at(what, point))
     work(folder, tell)
     sys.settrace(None)
@@ -152,16 +135,12 @@ def main(what: str, parent: Path, step: int) -> None:
     """Print a line of JSON for each point: the status, and what was reported."""
     # What is written outlives the process, synced or not: there is no need to wait for the disk.
     log._sync = lambda _: None
-    log.sync_folder = landing.sync_folder = lambda _: None
+    log.sync_folder = durable.path = lambda _: None
     os.fsync = lambda _: None
     for number in itertools.count():
         folder = parent / str(number)
         if what == "landed":
             prepared(folder)
-        if what == "forgotten":
-            if not number:
-                days.prepared_with_devices(parent / "table")
-            shutil.copytree(parent / "table", folder)
         reads, writes = os.pipe()
         pid = os.fork()
         if not pid:

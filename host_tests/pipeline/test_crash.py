@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -36,18 +35,16 @@ def test_the_count_finds_what_is_wrong(
     packs = [b'[{"bn":"crash/","n":"seq","v":%d}]' % n for n in numbers]
     messages = pa.table({"payload": pa.array(packs, pa.binary()), "offset": offsets})
     for name, table in {"raw": messages, "measurements": pa.table({"seq": numbers})}.items():
-        (tmp_path / name / "batch=0").mkdir(parents=True)
-        pq.write_table(table, tmp_path / name / "batch=0" / "part.parquet")
-        write_deltalake(tmp_path / "delta" / name, table)
+        write_deltalake(tmp_path / name, table)
     counts, delivered_again = crash_tables.Tables(str(tmp_path)).counted(3, spark, lost)
-    assert delivered_again == again and len(counts) == 8
+    assert delivered_again == again and len(counts) == 4
     for name, count in counts.items():
         expected = raw if name.startswith("raw") else measurements
         assert (count.missing, count.twice) == expected, name
     found = crash.Result(["jvm"], 3, 1, again, 1.0, counts)
     assert found.good == (raw == measurements == NONE)
     cell = f"{raw[0] + measurements[0]} · {raw[1] + measurements[1]}"
-    row = f"| jvm | 3 | 1 | {' | '.join([cell] * 4)} | {again} | 0 | 1 |"
+    row = f"| jvm | 3 | 1 | {' | '.join([cell] * 2)} | {again} | 0 | 1 |"
     assert row in crash.report([found], 3, 1)
 
 
@@ -78,11 +75,10 @@ def test_the_broker_is_held_to_what_its_receiver_acknowledged(
     assert crash.last_words(log) == lost
 
 
-# The ingest and the log are killed at each of their lines in test_landing.py, the source in
-# test_run.py, a batch at each of its steps in test_by_day.py and test_once.py, and what the end of
-# Java means is in test_service.py.
+# The ingest and the log are killed at each of their lines in test_landing.py, a batch at each of
+# its steps in test_once.py, and what the end of Java means is in test_service.py.
 HERE = [(["broker", "compaction"], "3.1.1")]
-APART = [([part] * 2, "3.1.1") for part in crash.PARTS] + [(["ingest"], "5"), (["source"], "5")]
+APART = [([part] * 2, "3.1.1") for part in crash.PARTS] + [(["ingest"], "5"), (["driver"], "5")]
 
 
 @pytest.mark.parametrize(("kills", "version"), APART if sizes.whole() else HERE, ids=str)
@@ -95,5 +91,5 @@ def test_each_part_is_killed_and_every_message_is_there_once(
         here=not sizes.whole(),
     )  # fmt: skip
     assert len(killed) == len(kills)
-    assert len(found.counts) == (2 if "store" in kills else 8) and found.good
+    assert len(found.counts) == (2 if "store" in kills else 4) and found.good
     assert found.lost <= kills.count("broker")

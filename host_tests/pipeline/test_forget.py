@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 import peer
-import sizes
-from flatmq_tools.pipeline import forget_days, log
+from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.cli import pipeline
 from flatmq_tools.pipeline.forget_log import remove as remove_from_log
 from flatmq_tools.pipeline.forget_rows import Rows
-from flatmq_tools.pipeline.in_use import InUse, InUseError
-from flatmq_tools.pipeline.landing import Landing
-from flatmq_tools.pipeline.layout import Table, files
+from flatmq_tools.pipeline.in_use import INGEST, InUse, InUseError
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.open_windows import Store as Windows
 from flatmq_tools.pipeline.open_windows import step
 from packets import build
-from pipeline import days, survive
-from pipeline.messages import pack
+from pipeline.landed import count, land, read
+from pipeline.messages import Message, pack
 from pipeline.mqtt import broker, publish, until
 
 if TYPE_CHECKING:
@@ -39,7 +34,6 @@ if TYPE_CHECKING:
 GONE = "lamp-4711"
 KEPT = ("oven", "lamp-47")
 MINUTE = 60_000_000
-STEP = 1 if sizes.whole() else 11  # lines from a kill to the next one
 
 
 def _forget(*arguments: object) -> tuple[int, str]:
@@ -56,15 +50,11 @@ def _messages(boot: int) -> list[tuple[str, bytes]]:
     return found
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    return ds.dataset(folder, format="parquet").to_table().to_pylist()
-
-
 def _others(folder: Path) -> list[str]:
     """The rows of the other devices, in an order of their own."""
     return sorted(
         str(row)
-        for row in _rows(folder)
+        for row in read(folder)
         if GONE not in (row.get("device"), *str(row.get("topic")).split("/"))
     )
 
@@ -88,20 +78,18 @@ def _run(spark: SparkSession, out: Path, address: str) -> Run:
     from flatmq_tools.pipeline.run import Plan, Run
 
     source = {"brokerUrl": address, "topic": "dev/#"}
-    running = Run(spark, Plan(out, source, delta=True, trigger=0.3))
+    running = Run(spark, Plan(out, source, trigger=0.3))
     until(lambda: (out / "log" / "subscribed.json").exists() or running.look())
     return running
 
 
 def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    from deltalake import DeltaTable
-
     tables = ("raw", "measurements", "dead_letters", "health", "gaps", "devices")
     with broker() as there:
         running = _run(spark, tmp_path, there.address)
         first = _messages(1)
         publish(there, first)
-        until(lambda: running.look() or running.rows >= len(first))
+        until(lambda: running.look() or count(tmp_path / "measurements") == 9)
         running.finish()
         running.stop()
         before = {name: _others(tmp_path / name) for name in tables}
@@ -113,53 +101,26 @@ def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path
         assert _with_name(tmp_path) == []
         assert {name: _others(tmp_path / name) for name in tables} == before
         for name in tables:
-            assert len(_rows(tmp_path / name)) == len(before[name])
-            table: pa.Table = DeltaTable(str(tmp_path / "delta" / name)).to_pyarrow_table()
-            assert table.num_rows == len(before[name]), name
+            assert count(tmp_path / name) == len(before[name]), name
+        # A second one, with no run in between.
+        assert _forget(KEPT[1], tmp_path)[0] == 0
+        before = {name: _others(tmp_path / name) for name in tables}
         assert _forget(GONE, tmp_path) == (1, f"{GONE} is nowhere in {tmp_path}".replace("\n", ""))
 
         running = _run(spark, tmp_path, there.address)
         second = _messages(2)
         publish(there, second)
-        until(lambda: running.look() or running.rows >= len(second))
+        until(lambda: running.look() or count(tmp_path / "measurements") == 3 + 9)
         running.finish()
         running.stop()
-    assert len(_rows(tmp_path / "raw")) == len(first) - 6 + len(second)
-    rows = _rows(tmp_path / "measurements")
+    assert count(tmp_path / "raw") == len(first) - 12 + len(second)
+    rows = read(tmp_path / "measurements")
     measured = [(row["device"], row["boot"], row["seq"]) for row in rows]
-    expected = [(device, boot, seq) for device in KEPT for boot in (1, 2) for seq in (1, 2, 5)]
-    expected += [(GONE, 2, seq) for seq in (1, 2, 5)]
+    expected = [("oven", 1, seq) for seq in (1, 2, 5)]
+    expected += [(device, 2, seq) for device in (*KEPT, GONE) for seq in (1, 2, 5)]
     assert sorted(measured) == sorted(expected)
-    boots = {row["device"]: row["boots"] for row in _rows(tmp_path / "devices")}
-    assert boots == {"oven": 2, "lamp-47": 2, GONE: 1}
-
-
-def test_a_kill_at_any_line_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # SIGKILL is no power cut
-    kept = [n for n in range(days.PREPARED) if n % 3 != 1]
-    rows = Rows("device-1")
-    count = 0
-    for status, printed in survive.points("forgotten", tmp_path, STEP):
-        folder = tmp_path / str(count)
-        seen = days.numbers(folder)
-        assert [n for n in seen if n % 3 != 1] == kept, "before it is started again"
-        forget_days.remove(folder, rows)
-        assert status == -signal.SIGKILL or printed == [days.PREPARED - len(kept)]
-        assert days.numbers(folder) == kept
-        assert not [path for path in folder.iterdir() if path.name.startswith(".")]
-        table = Table(str(folder))
-        for batch in range(6):
-            known = table.record(batch)
-            assert known is not None
-            assert known.rows == len([n for n in kept if n // 3 == batch])
-            pieces = table.of_days(batch, batch + 1)[batch]
-            assert known.rows == sum(
-                pq.read_metadata(piece.path).num_rows if piece.rows is None else piece.rows
-                for piece in pieces
-            )
-        shutil.rmtree(folder)
-        count += 1
-    assert count > 30 // STEP, "a point for every line"
+    boots = {row["device"]: row["boots"] for row in read(tmp_path / "devices")}
+    assert boots == {"oven": 2, "lamp-47": 1, GONE: 1}
 
 
 def test_a_log_keeps_its_offsets(tmp_path: Path) -> None:
@@ -186,37 +147,24 @@ def test_a_log_keeps_its_offsets(tmp_path: Path) -> None:
     assert remove_from_log(tmp_path, Rows("b", ["#"])) == 4, "but for the empty names"
 
 
-def test_landed_files_keep_their_names_and_other_messages(tmp_path: Path) -> None:
+def _landed(out: Path, *devices: str) -> None:
+    """Make a table raw of a message of each of these."""
+    land(out, [Message(f"dev/{device}/x", b"1") for device in devices], count(out / "raw"))
+
+
+def test_a_log_of_an_ingest_and_other_topics(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    topics = [("dev/a/x", b"1"), ("gateway/1", b"of a"), ("zigbee/lamp", b"2"), ("other", b"a")]
+    land(out, [Message(topic, payload) for topic, payload in topics])
     with log.Writer(tmp_path / "log") as writer:
-        for device in (b"a", b"b"):
-            body = peer.publish(b"dev/%s/x" % device, b"1") + peer.publish(b"zigbee/lamp", b"2")
-            writer.append(body, 2, MINUTE)
-            writer.rotate()
-        Landing(writer, str(tmp_path / "landed")).land()
-    before = {path.name: pq.read_table(path) for path in (tmp_path / "landed").iterdir()}
-    days.prepared_with_devices(tmp_path / "out" / "measurements")
-    status, _ = _forget(
-        "a", tmp_path / "out", "--log", tmp_path / "log", "--landed", tmp_path / "landed"
-    )
-    assert status == 0
-    after = {path.name: pq.read_table(path) for path in (tmp_path / "landed").iterdir()}
-    first, second = sorted(before)
-    assert after == {first: before[first].slice(1), second: before[second]}
-    more = ("--topic", "zigbee/lamp", "--landed", tmp_path / "landed")
-    assert _forget("lamp", tmp_path / "out", *more)[0] == 0
-    left = [pq.read_table(path)["topic"].to_pylist() for path in (tmp_path / "landed").iterdir()]
-    assert sorted(left) == [[], ["dev/b/x"]]
-
-
-def test_messages_on_other_topics_that_name_it_are_reported(tmp_path: Path) -> None:
-    raw = tmp_path / "raw" / "day=2026-01-01" / "batch=0"
-    raw.mkdir(parents=True)
-    topics = ["dev/a-1/x", "gateway/1", "gateway/1", "other"]
-    payloads = [b"1", b"of a-1", b"of b", b"a-1"]
-    pq.write_table(pa.table({"topic": topics, "payload": payloads}), raw / "part-0.parquet")
-    status, text = _forget("a-1", tmp_path)
-    assert status == 0 and "2 messages in raw still have a-1 in their payload" in text
+        writer.append(peer.publish(b"dev/a/x", b"1") + peer.publish(b"t", b"2"), 2, MINUTE)
+    status, text = _forget("a", out, "--log", tmp_path / "log")
+    assert status == 0 and "2 messages in raw still have a in their payload" in text
     assert "gateway/1, other: name those" in text
+    assert pa.Table.from_batches(log.read(tmp_path / "log", 0, 2))["topic"].to_pylist() == ["t"]
+    assert _forget("lamp", out, "--topic", "zigbee/lamp")[0] == 0
+    assert sorted(row["topic"] for row in read(out / "raw")) == ["gateway/1", "other"]
+    assert len(list((out / "raw").rglob("part-*.parquet"))) == 1, "no old file is left"
 
 
 def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
@@ -244,30 +192,40 @@ def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_it_is_refused_while_a_run_has_the_folder(tmp_path: Path) -> None:
-    days.prepared_with_devices(tmp_path / "measurements")
-    with InUse(tmp_path), InUse(tmp_path):
-        status, text = _forget("device-1", tmp_path)
-    assert status == 1 and "in use by a `flatmq pipeline run`" in text
-    with InUse(tmp_path, alone=True), pytest.raises(InUseError, match="`flatmq pipeline forget`"):
-        InUse(tmp_path)
-    assert _forget("device-1", tmp_path)[0] == 0
+def test_it_is_refused_while_a_run_or_an_ingest_has_the_folder(tmp_path: Path) -> None:
+    _landed(tmp_path, "a")
+    with InUse(tmp_path):
+        status, text = _forget("a", tmp_path)
+    assert status == 1 and "in use by a `flatmq pipeline run` or `forget`, process " in text
+    with InUse(tmp_path, INGEST, shared=True), InUse(tmp_path, INGEST, shared=True):
+        status, text = _forget("a", tmp_path)
+    assert status == 1 and "in use by a `flatmq pipeline forget` or `ingest`, process " in text
+    assert count(tmp_path / "raw") == 1
+    with InUse(tmp_path, INGEST), pytest.raises(InUseError, match="`flatmq pipeline forget`"):
+        InUse(tmp_path, INGEST, shared=True)
+    assert _forget("a", tmp_path)[0] == 0
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) -> None:
-    days.prepared_with_devices(tmp_path / "measurements")
-    (tmp_path / "iceberg").mkdir()
-    assert "has Iceberg tables" in _forget("device-1", tmp_path)[1]
-    (tmp_path / "iceberg").rmdir()
-    (tmp_path / "measurements" / ".moving=6").mkdir()
-    assert "start `flatmq pipeline run` once" in _forget("device-1", tmp_path)[1]
-    assert "must be a local folder, not the URL s3://b/o" in _forget("device-1", "s3://b/o")[1]
-    assert "no such folder" in _forget("device-1", tmp_path / "none")[1]
+    _landed(tmp_path, "a", "b")
+    (tmp_path / "measurements" / "batch=0").mkdir(parents=True)
+    assert "of an earlier edition of flatmq" in _forget("a", tmp_path)[1]
+    (tmp_path / "measurements" / "batch=0").rmdir()
+    # A job has read the first commit alone, and would lack the other one.
+    place = {"table": str(DeltaTable(str(tmp_path / "raw")).metadata().id), "version": 1}
+    checkpoint = tmp_path / "checkpoints" / "measurements"
+    for name, text in (("commits", ""), ("offsets", {**place, "file": 0, "group": 0,
+                                                     "whole": False})):  # fmt: skip
+        (checkpoint / name).mkdir(parents=True)
+        (checkpoint / name / "0").write_text(json.dumps(text))
+    _landed(tmp_path, "c")
+    assert "has rows that the job measurements has not read: start" in _forget("a", tmp_path)[1]
+    assert "must be a local folder, not the URL s3://b/o" in _forget("a", "s3://b/o")[1]
+    assert "no such folder" in _forget("a", tmp_path / "none")[1]
     assert "must be a topic filter, not a/#/b" in _forget("x", tmp_path, "--topic", "a/#/b")[1]
     (tmp_path / "empty").mkdir()
     assert "it has no table" in _forget("x", tmp_path / "empty")[1]
-    count = sum(pq.read_metadata(file).num_rows for file in files(tmp_path / "measurements"))
-    assert count == days.PREPARED
+    assert count(tmp_path / "raw") == 3
 
 
 def test_certificates_of_a_device_go(tmp_path: Path) -> None:

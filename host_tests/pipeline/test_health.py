@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 import sizes
 from flatmq_tools.pipeline.jobs import health, limits
@@ -102,8 +103,8 @@ def by_state(folder: Path, parts: Sequence[Sequence[Event]], every: int = 10) ->
             first += len(part)
             opened += store.db.execute("SELECT count(*) FROM parts WHERE stale").fetchone()[0]
         if batch % every == 0:
-            Snapshots(file, folder).refresh()
-    Snapshots(file, folder).refresh()
+            Snapshots(file, str(folder)).refresh()
+    Snapshots(file, str(folder)).refresh()
     with Store(file) as store:
         closed = "SELECT count(*) FROM boots WHERE part IS NOT NULL"
         return opened, store.db.execute(closed).fetchone()[0]
@@ -113,7 +114,7 @@ NAMES = ("health", "devices", "gaps")
 
 
 def written(folder: Path) -> dict[str, pa.Table]:
-    return {name: ds.dataset(folder / name, format="parquet").to_table() for name in NAMES}
+    return {name: DeltaTable(str(folder / name)).to_pyarrow_table() for name in NAMES}
 
 
 def by_spark(spark: SparkSession, events: list[Event]) -> dict[str, pa.Table]:
@@ -439,18 +440,17 @@ def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
     wanted = written(tmp_path / "scratch")
     count = wanted["health"].num_rows
     assert opened and count > closed > count / 3
-    assert len(list((tmp_path / "health").iterdir())) > 3
     compare(tmp_path, wanted)
     file = tmp_path / "state" / "s.sqlite"
     kept = file.parent / "s.closed" / "health"
     # What a user removes is written again.
     next(kept.iterdir()).unlink()
-    Snapshots(file, tmp_path).refresh()
+    Snapshots(file, str(tmp_path)).refresh()
     compare(tmp_path, wanted)
 
     before = written(tmp_path)
     assert forget.remove(file, "d3") > 0
-    Snapshots(file, tmp_path).refresh()
+    Snapshots(file, str(tmp_path)).refresh()
     for name, table in written(tmp_path).items():
         rows = sorted(map(str, before[name].to_pylist()))
         left = [row for row in rows if "'d3'" not in row]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from flatmq_rigs.pipeline import live
 
@@ -19,9 +19,8 @@ def test_what_is_missing_or_twice_is_counted(tmp_path: Path) -> None:
     rows = [("dev/large/blob", bytes(SIZE)), *zip(topics, payloads, strict=True)]
     del rows[1], rows[6]  # a retained one, and of the topics
     rows.append(rows[-1])
-    (tmp_path / "day=2026-01-01" / "batch=0").mkdir(parents=True)
     table = pa.table([*map(pa.array, zip(*rows, strict=True))], ["topic", "payload"])
-    pq.write_table(table, tmp_path / "day=2026-01-01" / "batch=0" / "part.parquet")
+    write_deltalake(tmp_path, table)
     found = [live.Figures(name, 1 if name == "large" else 5, 0, 0, 0, 0)
              for name in ("retained", "topics", "large", "steady")]  # fmt: skip
     live.count(tmp_path, found, SIZE)

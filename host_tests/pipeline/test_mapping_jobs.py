@@ -6,7 +6,6 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +14,7 @@ from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.report import from_raw
 from flatmq_tools.pipeline.run import Plan, Run
+from pipeline.landed import read
 from pipeline.messages import START, Message, at, frame, reading
 from pipeline.mqtt import broker, publish, until
 from pipeline.test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
@@ -155,7 +155,7 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
     with broker() as there:
         source = {"brokerUrl": there.address, "topic": "#"}
         bounds = measurements.Bounds(behind=1e10)  # the messages are of a day in 2026
-        jobs = ("raw", "measurements")
+        jobs = ("measurements",)
         plan = Plan(tmp_path, source, jobs=jobs, trigger=0.1, mapping=names, bounds=bounds)
         running = Run(spark, plan)
         until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
@@ -166,7 +166,7 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
             until(lambda: running.look() or running.rows >= count)  # noqa: B023
         running.finish()
         running.stop()
-    table = ds.dataset(tmp_path / "measurements", format="parquet").to_table().to_pylist()
+    table = read(tmp_path / "measurements")
     pump = "Plant/Line1/Pump"
     temperatures = [r["value"] for r in table if r["quantity"] == "Temperature"]
     assert sorted(temperatures) == [21.55, 22.5]

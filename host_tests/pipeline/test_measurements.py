@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from flatmq.topic import matches
 from flatmq.wire import is_filter
 from flatmq_tools.pipeline.jobs import columns, measurements
-from flatmq_tools.pipeline.jobs.raw import raw
 from pipeline.messages import START, Message, at, frame, reading
 
 COLUMNS = [
@@ -190,20 +189,12 @@ def test_a_stream_drops_copies_and_keeps_what_comes_late(streamed: Run) -> None:
     ]  # fmt: skip
 
 
-def test_raw_is_every_message_and_another_table_is_named_as_such(spark: SparkSession) -> None:
-    table = frame(spark, [Message("x", b"\x00"), Message("x", b"\x00"), Message("y", b"")])
+def test_another_table_is_named_as_such(spark: SparkSession) -> None:
+    table = frame(spark, [Message("x", b"\x00")])
     more = table.selectExpr("'more' as more", *reversed(table.columns))
-    typed = raw(more.selectExpr("*", "'text' as content_type"))
-    assert typed.dtypes == [*columns.MESSAGE.items(), *columns.CARRIED.items()]
-    assert raw(more).dtypes == typed.dtypes
-    found = typed.select("offset", "payload", "content_type").collect()
-    assert sorted(tuple(row) for row in found) == [
-        (0, b"\x00", "text"), (1, b"\x00", "text"), (2, b"", "text"),
-    ]  # fmt: skip
+    assert columns.messages(more).dtypes == [*columns.MESSAGE.items()]
     with pytest.raises(columns.ColumnsError, match="no column payload"):
-        raw(table.drop("payload"))
-    with pytest.raises(columns.ColumnsError, match="column content_type is int"):
-        raw(table.selectExpr("*", "1 as content_type"))
+        columns.messages(table.drop("payload"))
     with pytest.raises(columns.ColumnsError, match="column qos is bigint"):
         measurements.packs(table.selectExpr("* except (qos)", "bigint(qos) as qos"))
 

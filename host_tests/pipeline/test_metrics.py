@@ -69,7 +69,7 @@ def test_an_ingest(tmp_path: Path) -> None:
         )
         found = scraped(port)
         assert found["flatmq_ingest_messages_received_total"] == 25
-        assert 1 <= found["flatmq_ingest_files_landed_total"] <= 25
+        assert 1 <= found["flatmq_ingest_commits_total"] <= 25
         assert found["flatmq_ingest_log_bytes"] == 0
         assert found["flatmq_ingest_log_limit_bytes"] == 7 << 20
         assert found["flatmq_ingest_connections_total"] == 1

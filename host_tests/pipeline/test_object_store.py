@@ -17,7 +17,7 @@ from flatmq_rigs.pipeline.bench.messages import payload
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import cli
 from flatmq_tools.pipeline.run import Plan, Run
-from pipeline.landed import land_boards
+from pipeline.landed import count, land_boards
 from pipeline.mqtt import until
 from pipeline.typed_here import shared
 
@@ -28,11 +28,6 @@ OUT = f"s3://{BUCKET}/fleet-1"
 COUNT = 400  # messages
 
 
-def _rows(table: str) -> int:
-    name = f"{OUT}/{table}"
-    return DeltaTable(name).count() if DeltaTable.is_deltatable(name) else 0
-
-
 def _column(table: str, *names: str) -> list[tuple[object, ...]]:
     found = DeltaTable(f"{OUT}/{table}").to_pyarrow_table(columns=[*names])
     return list(zip(*(found[name].to_pylist() for name in names), strict=True))
@@ -41,18 +36,18 @@ def _column(table: str, *names: str) -> list[tuple[object, ...]]:
 def test_each_message_is_there_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    landed, state = str(land_boards(tmp_path, COUNT)), tmp_path / "state"
-    jobs = ("raw", "measurements", "health")
+    state, jobs = tmp_path / "state", ("measurements", "health")
     with store() as environment, shared(spark, monkeypatch, environment):
-        running = Run(spark, Plan(state, landed=landed, url=OUT, delta=True, jobs=jobs, trigger=0))
+        land_boards(OUT, COUNT, tmp_path / "log")
+        running = Run(spark, Plan(state, url=OUT, jobs=jobs, trigger=0))
         try:
-            until(lambda: running.look() or _rows("measurements") == COUNT)
+            until(lambda: running.look() or count(f"{OUT}/measurements") == COUNT)
             running.finish()
         finally:
             running.stop()
         assert Counter(_column("raw", "payload")) == Counter((payload(i),) for i in range(COUNT))
         assert {*Counter(_column("measurements", "device", "seq")).values()} == {1}
-        assert _rows("health") == _rows("devices") == 200
+        assert count(f"{OUT}/health") == count(f"{OUT}/devices") == 200
         # By day of arrival; and nothing of the tables is on this machine.
         assert DeltaTable(f"{OUT}/raw").metadata().partition_columns == ["day"]
         assert not (state / "raw").exists()
@@ -61,11 +56,10 @@ def test_each_message_is_there_once(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["s3://b/x"], "OUT must be a folder unless --delta is given, not s3://b/x"),
-        (["s3://b/x", "--delta"], "needs --state: a local folder"),
+        (["s3://b/x"], "needs --state: a local folder"),
         (["out", "--state", "s"], "--state needs an OUT that is a URL"),
         (
-            ["ftp://b/x", "--delta", "--state", "s"],
+            ["ftp://b/x", "--state", "s"],
             "URL that deltalake can reach, not ftp://b/x: Unknown scheme",
         ),
     ],

@@ -1,6 +1,6 @@
 """Each command `flatmq pipeline …` of the README and the how-to pages, typed as it stands there.
 
-A broker, folders, a bucket, a catalog and a master of Spark stand for those that it names. Each is
+A broker, folders, a bucket and a master of Spark stand for those that it names. Each is
 read with all its options; one of each kind does its work, in this process on the session that all
 tests share. With --whole all of them do, as processes. `COVERED` names the tests that stand for
 the others.
@@ -29,7 +29,7 @@ from conftest import HERE
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import forget, landing, run
+from flatmq_tools.pipeline import export, forget, landing, rebuild, run
 from flatmq_tools.pipeline.report import command as report
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.figures import ReportError
@@ -56,19 +56,11 @@ COMMANDS = [
     for words in everything()
     if words[:2] == ("flatmq", "pipeline") and " ".join(words) not in COVERED
 ]
-READERS = ("report", "forget")
+READERS = ("report", "forget", "export", "rebuild")
 MADE = ("--log /var/lib/flatmq/log", "--metrics-port 9102")
-"""Options of an ingest, and of the run that makes tables of what it lands, for the readers."""
+"""Options of an ingest, and of a run, which make tables for the readers."""
 DEVICE = "kitchen-lamp"
 PACK = [{"bn": f"urn:dev:{DEVICE}/", "boot": 1, "seq": 1}, {"n": "temp", "u": "Cel", "v": 21.5}]
-
-
-def _holds(where: Path, pattern: str = "*.parquet") -> bool:
-    """Return whether there is such a file in a folder that changes meanwhile."""
-    try:
-        return any(where.rglob(pattern))
-    except FileNotFoundError:  # a folder that was listed has gone
-        return False
 
 
 def _names_the_device(tables: Path) -> bool:
@@ -97,9 +89,6 @@ class Desk:
             "/mnt/shared/": f"{self.folder}/shared/",
             "910": f"{self.port}#",
             "spark://master:7077": self.master,
-            "type=rest": "type=sql",
-            "uri=https://catalog.local": f"uri=sqlite:///{self.folder}/catalog.db",
-            "warehouse=s3://bucket": f"warehouse={self.folder}",
             "s3://bucket": f"s3://{BUCKET}",
             "2026-11-01": str(today - datetime.timedelta(days=7)),
             "2026-11-08": str(today + datetime.timedelta(days=1)),
@@ -143,15 +132,6 @@ class Desk:
             done = typed(arguments, ready, [signal.SIGINT] if ready else [])
         assert done.exit_code == 0, done.output
 
-    def has_rows(self, where: Path, pattern: str = "*.parquet") -> Callable[[], bool]:
-        """Return a function that publishes, and returns whether such a file is there."""
-
-        def look() -> bool:
-            self.publish()
-            return _holds(where, pattern)
-
-        return look
-
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[Broker]:
@@ -163,7 +143,7 @@ def there() -> Iterator[Broker]:
 def made(
     there: Broker, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Path:
-    """A log, a landed folder, and the tables of what was landed, made by commands of the pages."""
+    """A log, and the tables of what was received, made by commands of the pages."""
     desk = Desk(tmp_path_factory.mktemp("made"), there)
 
     def is_noted() -> bool:
@@ -183,6 +163,7 @@ def made(
             if words[2] not in READERS and f" {option} " in f"{' '.join(words)} "
         )
         desk.type(*ingest, ready=_until(desk, ingest))
+        shutil.copytree(desk.folder / "srv" / "out", desk.folder / "out")
         noted = _until(desk, run)
         desk.type(*run, "--health-every", "1", ready=lambda: noted() and is_noted())
     return desk.folder
@@ -191,8 +172,8 @@ def made(
 @pytest.fixture
 def desk(made: Path, there: Broker, tmp_path: Path) -> Desk:
     """A desk at which that was made before."""
-    for name in ("srv/landed", "shared/landed"):
-        shutil.copytree(made / "srv" / "landed", tmp_path / name)
+    for name in ("out", "srv/out", "shared/out"):
+        shutil.copytree(made / "srv" / "out", tmp_path / name)
     shutil.copytree(made / "var" / "log", tmp_path / "var" / "log")
     return Desk(tmp_path, there)
 
@@ -207,22 +188,17 @@ def _metrics(desk: Desk) -> bool:
 
 def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
     """Return the function that says when a command has done its work."""
+    out = words[4] if words[2] == "ingest" else words[3]
+    table = f"{out}/raw" if words[2] == "ingest" or "--broker" in words else f"{out}/devices"
+    where = table if "://" in table else str(desk.folder / table)
     if words[2] == "ingest":
-        shutil.rmtree(desk.folder / "srv", ignore_errors=True)
-        ready: Callable[[], object] = desk.has_rows(desk.folder / "srv")
-    elif "--landed" in words:
-        raw = desk.folder / words[3] / "raw"
-        ready = lambda: _holds(raw)  # noqa: E731
-    elif words[3].startswith("s3:"):
+        shutil.rmtree(where, ignore_errors=True)
 
-        def ready() -> bool:
+    def ready() -> bool:
+        if words[2] == "ingest" or "--broker" in words:
             desk.publish()
-            return bool(DeltaTable.is_deltatable(f"{words[3]}/raw"))
+        return bool(DeltaTable.is_deltatable(where))
 
-    elif "--iceberg" in words:
-        ready = desk.has_rows(desk.folder, "*.avro")  # the snapshot of a commit
-    else:
-        ready = desk.has_rows(desk.folder / words[3] / "raw")
     if "--metrics-port" not in words:
         return ready
     return lambda: ready() and _metrics(desk)
@@ -232,10 +208,10 @@ def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
 def test_its_options_are_understood(
     words: tuple[str, ...], there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("tables", "out", "srv/landed", "var/log"):
+    for name in ("tables", "out", "srv/out", "var/log"):
         (tmp_path / name).mkdir(parents=True)
     done: list[object] = []
-    for command in (forget, landing, report, run):
+    for command in (export, forget, landing, rebuild, report, run):
         monkeypatch.setattr(command, "main", lambda *work, **_: done.append(work) or 0)
     monkeypatch.chdir(tmp_path)
     said = typed([*map(Desk(tmp_path, there).word, words[2:])])
@@ -260,13 +236,19 @@ def test_it_runs(
         if words[2] not in READERS:
             desk.type(*typed_words, ready=_until(desk, typed_words))
             return
-    tables = words[words.index("--tables") + 1] if words[2] == "report" else words[4]
+    named = words.index("--tables") + 1 if words[2] == "report" else 4 - (words[2] == "export")
+    tables = words[named]
+    shutil.rmtree(desk.folder / tables, ignore_errors=True)
     shutil.copytree(made / "out", desk.folder / tables)
     assert _names_the_device(desk.folder / tables)
     desk.type(*typed_words)
     if words[2] == "report":
         page = desk.folder / words[3] / "report.html"
         assert DEVICE in page.read_text(encoding="utf-8")
+    elif words[2] == "rebuild":
+        assert not (desk.folder / tables / words[3]).exists()
+    elif words[2] == "export":
+        assert _names_the_device(desk.folder / words[4])
     else:
         assert not _names_the_device(desk.folder / tables)
 

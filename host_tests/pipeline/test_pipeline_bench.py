@@ -31,8 +31,8 @@ def test_pipelines_are_measured_with_their_parts() -> None:
     works = {
         "source": {"receiver", "JVM", "workers"},
         "source-paho": {"receiver", "JVM", "workers"},
-        "files": {"receiver", "JVM"},
-        "jobs": {"receiver", "JVM", "workers"},
+        "ingest": {"receiver"},
+        "jobs": {"driver", "JVM", "workers"},
         "log": {"JVM"},
     }
     assert list(found) == list(works)

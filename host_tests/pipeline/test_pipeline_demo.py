@@ -86,7 +86,7 @@ def test_who_ends_it_ends_its_processes(tmp_path: Path) -> None:
             if b"starting the ingest" in line:
                 break
         end = time.monotonic() + DEADLINE
-        while f"run {out} --landed" not in processes():
+        while f"run {out} --health-every" not in processes():
             assert demo.poll() is None and time.monotonic() < end
             time.sleep(0.1)
         demo.terminate()

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -37,6 +37,7 @@ from flatmq_tools.pipeline.report import (
 )
 from flatmq_tools.pipeline.report.figures import Figures
 from pipeline import look
+from pipeline.landed import land
 from pipeline.messages import START, Message, frame, reading
 
 
@@ -60,10 +61,9 @@ def messages() -> list[Message]:
 
 
 PROGRESS = [
-    {"id": "q", "name": "raw", "batchId": n, "timestamp": f"2026-03-01T12:0{n}:00.000Z",
+    {"id": "q", "name": "measurements", "batchId": n, "timestamp": f"2026-03-01T12:0{n}:00.000Z",
      "numInputRows": 20, "durationMs": {"triggerExecution": 400 + 500 * (n == 3)},
-     "triggerMs": 500, "sources": [{"endOffset": {"log": "x", "offset": 20 * n},
-                                    "latestOffset": {"log": "x", "offset": 20 * n + 7 * n}}]}
+     "triggerMs": 500}
     for n in range(6)
 ]  # fmt: skip
 
@@ -72,11 +72,11 @@ PROGRESS = [
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what the jobs leave behind."""
     folder = tmp_path_factory.mktemp("tables")
-    table = frame(spark, messages())
-    table.where("offset < 50").write.parquet(str(folder / "raw" / "batch=0"))
-    table.where("offset >= 50").write.parquet(str(folder / "raw" / "batch=1"))
-    # Of a batch that is being written; it is not there yet.
-    table.write.parquet(str(folder / "raw" / ".batch=2"))
+    land(folder, messages()[:50])
+    land(folder, messages()[50:], 50)
+    # What a table no longer has is on the disk all the same.
+    land(folder, messages(), 50 + len(messages()))
+    DeltaTable(str(folder / "raw")).restore(1)
     lines = [json.dumps(each) for each in [*PROGRESS, PROGRESS[0]]]
     (folder / "progress.jsonl").write_text("\n".join([*lines, lines[0][:30]]))
     return folder
@@ -118,8 +118,11 @@ def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
 
 def test_batches_and_what_waited(told: Figures) -> None:
     """Each once, also where a line is torn or there twice."""
+    sent = messages()
+    came = [sum(message.at < 60 * n for message in sent) for n in range(6)]
+    read = [len(sent) - 20 * (5 - n) for n in range(6)]  # with the batch itself
     assert [(b.seconds, b.trigger, b.rows, b.spool) for b in told.batches] == [
-        (0.9 if n == 3 else 0.4, 0.5, 20, 7 * n) for n in range(6)
+        (0.9 if n == 3 else 0.4, 0.5, 20, max(0, came[n] - read[n])) for n in range(6)
     ]
     assert [batch.late for batch in told.batches].index(True) == 3
 
@@ -326,8 +329,7 @@ def table_of(folder: Path, rows: dict[str, list[Any]]) -> None:
     for name in ("time", "received"):
         at = columns.column_names.index(name)
         columns = columns.set_column(at, name, columns[name].cast(kind))
-    (folder / "measurements").mkdir(parents=True)
-    pq.write_table(columns, folder / "measurements" / "part.parquet")
+    write_deltalake(folder / "measurements", columns)
 
 
 def measured(folder: Path, devices: int, span: float = 3600.0) -> Figures:
@@ -391,9 +393,9 @@ def test_there_are_more_names_than_room(
     """The names that most devices have stay, and the page says what is left out."""
     monkeypatch.setattr(values, "POINTS", 700)
     told = measured(tmp_path, 7)
-    rows = pq.read_table(tmp_path / "measurements").to_pydict()
+    rows = DeltaTable(tmp_path / "measurements").to_pyarrow_table().to_pydict()
     rows["quantity"][:7] = [f"own {n}" for n in range(7)]
-    pq.write_table(pa.table(rows), tmp_path / "measurements" / "part.parquet")
+    write_deltalake(tmp_path / "measurements", pa.table(rows), mode="overwrite")
     found = values.read(tmp_path, told)
     assert found is not None
     assert [(q.name, q.devices) for q in found.quantities] == [
@@ -466,13 +468,10 @@ def test_many_batches_are_drawn_as_few_points(told: Figures) -> None:
     assert chart["high"] == 9.5
 
 
-def test_the_depth_is_known_where_spark_reads_files(
-    spark: SparkSession, told: Figures, tables: Path
-) -> None:
-    """Spark reports no offsets then.
+def test_the_depth_of_the_spool(spark: SparkSession, told: Figures, tables: Path) -> None:
+    """It is what had come when a batch began, and was not read with it.
 
-    The depth is what had come when a batch began, and is not in the table with it. What the
-    first progress was of may be missing.
+    What the first progress was of may be missing.
     """
     last, total = sum(message.at > 300 for message in messages()), len(messages())
     batch = told.batches[0]._replace(spool=None)
@@ -503,14 +502,3 @@ def test_a_folder_without_messages(spark: SparkSession, tmp_path: Path) -> None:
         from_raw.of_tables(spark, tmp_path)
     with pytest.raises(figures.ReportError, match="no messages"):
         from_raw.of_messages(frame(spark, []))
-
-
-def test_delta_is_read_as_parquet_is(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
-    from deltalake import DeltaTable, write_deltalake
-
-    # What it no longer has is on the disk all the same.
-    for batch in (0, 1, 0):
-        part = pq.read_table(tables / "raw" / f"batch={batch}", partitioning=None)
-        write_deltalake(tmp_path / "raw", part, mode="append")
-    DeltaTable(tmp_path / "raw").restore(1)
-    assert from_raw.table(spark, tmp_path / "raw").count() == len(messages())

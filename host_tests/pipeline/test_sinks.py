@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from flatmq_tools.pipeline import visible
-from flatmq_tools.pipeline.sinks import Delta, Parquet, into, replace, replace_delta
+from flatmq_tools.pipeline.sinks import Delta, into, replace
+from pipeline.landed import read
 from pipeline.mqtt import until
 
 if TYPE_CHECKING:
@@ -40,7 +38,8 @@ def batches(spark: SparkSession, tmp_path: Path) -> Batches:
         query = (
             rows.writeStream.foreachBatch(
                 into(
-                    (lambda rows: rows, [Parquet(tmp_path / "p"), Delta(tmp_path / "d")]),
+                    (lambda rows: rows, Delta(tmp_path / "d")),
+                    (lambda rows: rows, Delta(tmp_path / "e")),
                     checkpoint=tmp_path / checkpoint,
                 )
             )
@@ -55,11 +54,9 @@ def batches(spark: SparkSession, tmp_path: Path) -> Batches:
     return run
 
 
-def _found(folder: Path) -> list[list[str]]:
-    """The values in the Parquet and in the Delta table."""
-    parquet = ds.dataset(folder / "p", format="parquet").to_table()
-    tables = [parquet, DeltaTable(str(folder / "d")).to_pyarrow_table()]
-    return [sorted(table["value"].to_pylist()) for table in tables]
+def _found(folder: Path, name: str = "d") -> list[str]:
+    """The values in a table."""
+    return sorted(row["value"] for row in read(folder / name))
 
 
 def _uncommit(folder: Path, batch: int) -> None:
@@ -71,23 +68,17 @@ def _uncommit(folder: Path, batch: int) -> None:
 def test_a_batch_that_is_done_again_is_there_once(
     spark: SparkSession, tmp_path: Path, batches: Batches
 ) -> None:
-    """Another query is kept out of the folder."""
     batches(2)
-    with pytest.raises(Exception, match=r"is of query .* name another folder"):
-        batches(2, checkpoint="another")
-    before = sorted((tmp_path / "p").rglob("*.parquet"))
     _uncommit(tmp_path, 1)
     batches(3)
-    assert _found(tmp_path) == [["0", "1", "2"]] * 2
-    assert set(before) < set((tmp_path / "p").rglob("*.parquet"))  # no reader saw one go
+    assert _found(tmp_path) == _found(tmp_path, "e") == ["0", "1", "2"]
 
     # One sink had the batch when the crash came, and the other was in the middle of it.
-    shutil.move(tmp_path / "p" / "batch=2", tmp_path / "p" / ".batch=2-left")
-    assert _found(tmp_path) == [["0", "1"], ["0", "1", "2"]]
+    (tmp_path / "d" / "_delta_log" / f"{2:020}.json").unlink()
+    assert _found(tmp_path) == ["0", "1"]
     _uncommit(tmp_path, 2)
     batches(3)
-    assert _found(tmp_path) == [["0", "1", "2"]] * 2
-    assert not list((tmp_path / "p").glob(".batch=*"))
+    assert _found(tmp_path) == _found(tmp_path, "e") == ["0", "1", "2"]
 
 
 def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
@@ -98,7 +89,7 @@ def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
     commits = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
     _uncommit(tmp_path, max(int(commit.name) for commit in commits))
     batches(3, state=True)
-    assert _found(tmp_path) == [["0", "1", "2"]] * 2
+    assert _found(tmp_path) == _found(tmp_path, "e") == ["0", "1", "2"]
 
 
 def test_a_batch_is_on_the_disk_before_readers_see_it(
@@ -109,13 +100,14 @@ def test_a_batch_is_on_the_disk_before_readers_see_it(
     Otherwise, after a power cut, Spark might put more into a batch of which the sink then says
     that it is there.
     """
-    table, commits = tmp_path / "p", tmp_path / "checkpoint" / "commits"
-    synced: list[tuple[int, bool, bool]] = []  # inode; whether it had its name, and was committed
+    table, commits = tmp_path / "d", tmp_path / "checkpoint" / "commits"
+    entry = table / "_delta_log" / f"{1:020}.json"
+    synced: list[tuple[int, bool, bool]] = []  # inode; whether readers see it; Spark's commit
     fsync = os.fsync
 
     def noted(file: int) -> None:
         fsync(file)
-        seen = (table / "batch=1").exists(), (commits / "1").exists()
+        seen = entry.exists(), (commits / "1").exists()
         synced.append((os.fstat(file).st_ino, *seen))
 
     batches(1)
@@ -125,53 +117,25 @@ def test_a_batch_is_on_the_disk_before_readers_see_it(
     def inodes(*paths: Path) -> set[int]:
         return {path.stat().st_ino for path in paths}
 
-    before = {inode for inode, named, _ in synced if not named}
-    written = [table / "batch=1", *(table / "batch=1").iterdir()]
-    assert len(written) > 2 and inodes(*written) <= before
+    before = {inode for inode, seen, _ in synced if not seen}
+    [file] = {*DeltaTable(table).file_uris()} - {*DeltaTable(table, 0).file_uris()}
+    assert inodes(Path(file), table) <= before
     checkpoint = tmp_path / "checkpoint"
     known = [checkpoint / "offsets" / "1", checkpoint / "sources" / "0" / "1", commits / "0"]
     assert inodes(*known, *(path.parent for path in known)) <= before
-    # Its name, before Spark goes on and the log may let go of it.
-    after = {inode for inode, named, committed in synced if named and not committed}
-    assert inodes(table) <= after
-
-
-def test_rows_that_the_driver_cannot_read_are_not_committed(
-    spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where an executor writes to a disk of its own: one file of a batch is not there."""
-    counts = visible.counts
-
-    def one_less(session: SparkSession, folder: str) -> dict[str, int]:
-        for file in Path(folder).glob("*.parquet"):
-            file.rename(tmp_path / file.name)
-        return counts(session, folder)
-
-    batches(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(visible, "counts", one_less)
-        with pytest.raises(Exception, match="can read 0 of the 1 rows that were written"):
-            batches(2)
-        with pytest.raises(visible.SinkError, match="now: the driver can read 0 of the 7 rows"):
-            replace(spark.range(7), tmp_path / "now")
-    assert _found(tmp_path)[0] == ["0"]
-    assert not (tmp_path / "now").exists()
-    batches(2)
-    assert _found(tmp_path) == [["0", "1"]] * 2
+    # The commit, before Spark goes on.
+    after = {inode for inode, seen, committed in synced if seen and not committed}
+    assert inodes(entry, entry.parent) <= after
 
 
 def test_a_snapshot_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
     """Its times are in UTC, whatever the zone of the session."""
-    (tmp_path / ".now-new-left").mkdir()
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         for rows in (5, 3):
             table = spark.range(rows).selectExpr("timestamp_seconds(86400) AS at")
             replace(table, tmp_path / "now")
-            replace_delta(table, tmp_path / "delta")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    assert ds.dataset(tmp_path / "now", format="parquet").count_rows() == 3
-    times = DeltaTable(str(tmp_path / "delta")).to_pyarrow_table()["at"].to_pylist()
+    times = [row["at"] for row in read(tmp_path / "now")]
     assert [at.isoformat() for at in times] == ["1970-01-02T00:00:00+00:00"] * 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["delta", "now"]

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
 
 from flatmq_tools.durations import seconds
 from flatmq_tools.pipeline import cli
 from pipeline.called import as_query
+from pipeline.landed import read
 from pipeline.messages import START, Message, frame, pack
 from pipeline.mqtt import until
 
@@ -28,10 +28,6 @@ HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 def of(device: str, seq: int, received: float, time: float | None = None) -> Message:
     topic = f"dev/{device}/telemetry"
     return Message(topic, pack(device, 1, seq, time, 2000 + seq), received)
-
-
-def table(folder: Path) -> list[dict[str, Any]]:
-    return ds.dataset(folder, format="parquet").to_table().to_pylist()
 
 
 WILD = [
@@ -67,7 +63,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
     class Cut(Exception):
         pass
 
-    class CutOff(sinks.Parquet):
+    class CutOff(sinks.Delta):
         """A sink that is killed before or after it writes."""
 
         when = ""
@@ -85,7 +81,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
         """As a run begins: nothing is known but what the disk has."""
         sink = CutOff(tmp_path / "windows")
         report = lambda count, device: late.append((count, device))  # noqa: E731
-        return open_windows(tmp_path / "state", [sink], too_late=report), sink
+        return open_windows(tmp_path / "state", sink, too_late=report), sink
 
     batches = [
         [of("a", 1, 0), of("b", 1, 0, 0), of("ahead", 1, 0, 50 * 60)],
@@ -109,7 +105,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
             write(rows_, n)
             if n in (1, 4):  # of "ahead", and of b
                 assert late == [(1, ["ahead", "b"][n // 4])]
-    found = table(tmp_path / "windows")
+    found = read(tmp_path / "windows")
     assert starts(found) == Counter([("a", 0.0), ("b", 0.0), ("a", 120.0)])
     counts = {row["device"]: row["count"] for row in found if row["start"].minute == 0}
     assert counts == {"a": 2, "b": 3}  # b's of 59 s came in time, that of 58 s did not

@@ -184,7 +184,7 @@ def pipeline_bench(
     "--part",
     "parts",
     multiple=True,
-    type=click.Choice(["driver", "jvm", "source", "broker", "ingest", "compaction", "store"]),
+    type=click.Choice(["driver", "jvm", "broker", "ingest", "compaction", "store"]),
     help="Part to kill; repeatable.  [default: all, each in a run of its own]",
 )
 @common_options.seed()

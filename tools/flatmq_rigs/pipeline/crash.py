@@ -2,7 +2,7 @@
 
 Numbered readings are published at QoS 1 while `flatmq pipeline run` makes tables of them. Again
 and again one of the parts is ended with SIGKILL, at any moment, and started again. At the end the
-tables are read by four readers and counted.
+tables are read by two readers and counted.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ from .bench.messages import MOSQUITTO
 from .crash_tables import READERS, Count, Tables
 from .processes import Command, CommandError, alive, family, kill, wait
 
-PARTS = ("driver", "jvm", "source", "broker", "ingest", "compaction", "store")
+PARTS = ("driver", "jvm", "broker", "ingest", "compaction", "store")
 ABOUT = {
-    "driver": "the Python process of `flatmq pipeline run`",
+    "driver": "the Python process of `flatmq pipeline run`, which receives, too",
     "jvm": "Spark itself, the child of the driver",
-    "source": 'the process of format("mqtt") that receives, a child of the JVM',
     "broker": "mosquitto with persistence",
-    "ingest": "`flatmq pipeline ingest`, whose files Spark reads",
-    "compaction": "`flatmq pipeline compact`, beside a run that writes",
-    "store": "the driver, while it writes to an S3 on this machine (Delta alone)",
+    "ingest": "`flatmq pipeline ingest`, which writes raw beside a run that reads it",
+    "compaction": "what merges the files of the tables, beside a run that writes",
+    "store": "the driver, while it writes to an S3 on this machine",
 }
-_JOBS = ("raw", "measurements")
+_JOBS = ("measurements",)
 TOPIC = b"dev/crash/telemetry"
 _PUBLISHER = b"crash-publisher"
 # It writes its whole database for each message, and no sync waits for a disk here. SIGKILL takes
@@ -58,6 +57,12 @@ _LOOK = 0.2  # s
 _RANDOM = 1.5  # s after the first messages of a start, within which it is killed
 _RATE = 1500  # messages a second while they are let go
 _JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # starts sooner
+_MAINTAIN = """
+import pathlib, sys
+from flatmq_tools.pipeline.maintenance import Maintenance
+out = sys.argv[1]
+Maintenance(out, pathlib.Path(out, "checkpoints"), sys.exit).work()
+"""
 _KILLED = "Error: Spark's Java process was ended by SIGKILL"
 
 
@@ -239,21 +244,20 @@ class _Stage:
                 where=_MEMORY if os.access(_MEMORY, os.W_OK) else None,
             )
             self._stack.callback(self.broker.stop)
-            out, more = str(self._state), ["--delta"]
+            out, more = str(self._state), list[str]()
             if "store" in kills:
-                out, more = self._store(), ["--delta", "--state", str(self._state)]
+                out, more = self._store(), ["--state", str(self._state)]
             self.tables = Tables(out)
             fed = ["--broker", self.broker.address, "--filter", "dev/#"]
             fed += ["--option", f"mqttVersion={version}"]
             log = self._state / "log"
             if "ingest" in kills:
-                (folder / "landed").mkdir()
                 log = folder / "log"
                 self.ingest = self._program(
-                    "ingest", self.broker.address, str(folder / "landed"), "--log", str(log),
+                    "ingest", self.broker.address, out, "--log", str(log),
                     "--filter", "dev/#", "--every", "0.5", "--mqtt-version", version,
                 )  # fmt: skip
-                fed = ["--landed", str(folder / "landed")]
+                fed = []
             self.driver: _Program | _Here
             if here is None:
                 self.driver = self._program(
@@ -262,7 +266,7 @@ class _Stage:
                 )  # fmt: skip
             else:
                 source = {"brokerUrl": self.broker.address, "topic": "dev/#"}
-                plan = Plan(self._state, source, jobs=_JOBS, delta=True, trigger=trigger)
+                plan = Plan(self._state, source, jobs=_JOBS, trigger=trigger)
                 self.driver = _Here(here, plan)
                 self._stack.callback(self.driver.stop)
             self.driver.until((log / "subscribed.json").exists, _PATIENCE)
@@ -313,31 +317,21 @@ class _Stage:
 
     def _process(self, part: str, driver: _Program) -> int | None:
         """Return the process that is a part of a run; None as long as there is none."""
-        if part == "jvm":
-            return driver.find("org.apache.spark.deploy")
-        if part != "source":
-            return driver.pid
-        # Of the processes of sources, the one that receives has the log.
-        with contextlib.suppress(OSError, ValueError):
-            pid = int((self._state / "log" / "lock").read_text())
-            if pid in family(driver.pid):
-                return pid
-        return None
+        return driver.find("org.apache.spark.deploy") if part == "jvm" else driver.pid
 
     def _kill_compaction(self, chance: random.Random) -> None:
         """Compact once, and kill the next compaction at any moment of the same time."""
-        arguments = ("compact", str(self._state / "delta"), "--grace", "1")
+        command = [sys.executable, "-c", _MAINTAIN, str(self._state)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         since = time.monotonic()
-        whole = self._program(*arguments)
-        wait(lambda: f"{whole.tail()}\ndoes not end", lambda: whole.over, _PATIENCE)
-        if whole.process.returncode:
-            raise CrashError(f"{whole.tail()}\nended with status {whole.process.returncode}")
+        whole = subprocess.run(command, env=environment, timeout=_PATIENCE, check=False)
+        if whole.returncode:
+            raise CrashError(f"the compaction ended with status {whole.returncode}")
         took = time.monotonic() - since
-        cut = self._program(*arguments)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            cut.process.wait(chance.uniform(took / 3, took))
-        cut.process.kill()
-        cut.process.wait()
+        with subprocess.Popen(command, env=environment) as cut:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                cut.wait(chance.uniform(took / 3, took))
+            cut.kill()
 
     def wait_for_publisher(self) -> None:
         """Return when all that was let is acknowledged."""
@@ -365,8 +359,7 @@ class _Stage:
             if landed != seen:
                 seen, since = landed, time.monotonic()
             wanted = self.publisher.sent
-            # A batch may be given its name while it is looked for.
-            with contextlib.suppress(FileNotFoundError, TableNotFoundError):
+            with contextlib.suppress(TableNotFoundError):
                 if (
                     landed >= 2 * (wanted - len(self.lost))
                     and len(self.tables.numbers() | self.lost) == wanted

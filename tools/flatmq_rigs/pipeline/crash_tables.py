@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-READERS = ("Parquet, pyarrow", "Parquet, Spark", "Delta, deltalake", "Delta, Spark")
+from flatmq_tools.pipeline.tables import of
+
+READERS = ("deltalake", "Spark")
 
 
 @dataclass
@@ -27,36 +27,25 @@ class Count:
 class Tables:
     """The tables raw and measurements of a run.
 
-    out  its folder, with Delta tables beside the Parquet tables; or a URL, with Delta alone
+    out  their folder or URL
     """
 
     def __init__(self, out: str) -> None:
         self._out = out
-        self._is_url = "://" in out
 
     def landed(self, table: str = "raw") -> int:
-        """Return the approximate number of rows in a table: batches may come in between."""
-        if self._is_url:
-            url = self._delta(table)
-            return int(DeltaTable(url).count()) if DeltaTable.is_deltatable(url) else 0
-        with contextlib.suppress(OSError):
-            return int(ds.dataset(f"{self._out}/{table}", format="parquet").count_rows())
-        return 0
+        """Return the number of rows in a table."""
+        name = of(self._out, table)
+        return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0
 
     def numbers(self) -> set[int]:
         """Return the numbers of the messages in raw."""
-        if self._is_url:
-            rows = DeltaTable(self._delta("raw")).to_pyarrow_table(columns=["payload"])
-        else:
-            rows = ds.dataset(f"{self._out}/raw", format="parquet").to_table(["payload"])
+        rows = DeltaTable(of(self._out, "raw")).to_pyarrow_table(columns=["payload"])
         return {_number(payload) for payload in rows["payload"].to_pylist()}
 
     def measured(self) -> set[int]:
-        """Return the numbers of the messages in measurements.
-
-        Each batch is written to Parquet first and then to Delta, so Delta shows what is done.
-        """
-        table = DeltaTable(self._delta("measurements"))
+        """Return the numbers of the messages in measurements."""
+        table = DeltaTable(of(self._out, "measurements"))
         return set(table.to_pyarrow_table(columns=["seq"])["seq"].to_pylist())
 
     def counted(
@@ -84,19 +73,11 @@ class Tables:
 
     def _read(self, table: str, columns: list[str], spark: SparkSession) -> dict[str, pa.Table]:
         """Return the rows by reader. Spark has no access to S3 here."""
-        delta = DeltaTable(self._delta(table))
-        found = {"Delta, deltalake": delta.to_pyarrow_table(columns=columns)}
-        if not self._is_url:
-            path = f"{self._out}/{table}"
-            found |= {
-                "Parquet, pyarrow": ds.dataset(path, format="parquet").to_table(columns),
-                "Parquet, Spark": spark.read.parquet(path).select(columns).toArrow(),
-                "Delta, Spark": spark.read.parquet(*delta.file_uris()).select(columns).toArrow(),
-            }
+        delta = DeltaTable(of(self._out, table))
+        found = {"deltalake": delta.to_pyarrow_table(columns=columns)}
+        if "://" not in self._out:
+            found["Spark"] = spark.read.parquet(*delta.file_uris()).select(columns).toArrow()
         return found
-
-    def _delta(self, table: str) -> str:
-        return f"{self._out}/{table}" if self._is_url else f"{self._out}/delta/{table}"
 
 
 def _number(payload: bytes) -> int:

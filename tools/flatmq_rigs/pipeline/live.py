@@ -21,11 +21,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from rich.console import Console
 
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
-from flatmq_tools.pipeline import layout, service
+from flatmq_tools.pipeline import service
 
 from .. import results
 from .bench import messages
@@ -67,23 +68,19 @@ class Figures:
 
 
 class _Rows:
-    """The number of rows in a table, by the records that the sink writes of its batches.
-
-    There are records of the newest hundred batches, so it has to be asked more often than that.
-    """
+    """The number of rows in a table."""
 
     def __init__(self, table: Path) -> None:
-        self._table = layout.Table(str(table))
-        self._seen: dict[int, int] = {}
+        self._folder = str(table)
+        self._table: DeltaTable | None = None
 
     def count(self) -> int:
         """Return how many rows have been written."""
-        for batch in self._table.recorded():
-            if batch not in self._seen:
-                record = self._table.record(batch)
-                if record is not None:
-                    self._seen[batch] = record.rows
-        return sum(self._seen.values())
+        if self._table is not None:
+            self._table.update_incremental()
+        elif DeltaTable.is_deltatable(self._folder):
+            self._table = DeltaTable(self._folder)
+        return 0 if self._table is None else int(self._table.count())
 
 
 class _Stream:
@@ -246,7 +243,7 @@ def _steady(stream: _Stream, rate: int, seconds: float) -> Iterator[int]:
 
 def count(raw: Path, found: list[Figures], size: int) -> None:
     """Note what is missing or twice in raw, for each kind of load."""
-    dataset = ds.dataset(raw, format="parquet", partitioning="hive")
+    dataset = DeltaTable(str(raw)).to_pyarrow_dataset()
     if size:
         blob = dataset.to_table(["payload"], filter=ds.field("topic") == "dev/large/blob")
         lengths = pc.binary_length(blob["payload"]).to_pylist()

@@ -6,7 +6,6 @@ boards' connections are measured here, in one run of a fleet.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import time
@@ -15,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pyarrow.parquet as pq
+import pyarrow as pa
+from deltalake import DeltaTable
 from rich.console import Console
 
 from flatmq_tools import broker as brokers
 from flatmq_tools import fleet
 from flatmq_tools.fleet import plan
 from flatmq_tools.fleet.fleet import Fleet
-from flatmq_tools.pipeline import progress
 
 from .. import results
 from .processes import Command, CommandError
@@ -39,9 +38,7 @@ FLEETS = (10_000, 1_000_000, 100_000_000)
 INTERVAL = 60  # s between two readings of a board: the default of the sketches
 BUSY = 0.5  # of a core that a process is planned to use
 CONNECTIONS = 100_000  # of a broker process
-WITHIN = 600  # s that the state keeps an identity: `once` of jobs/measurements
-STATE = 1 << 30  # bytes of state in a partition
-ROTATE = 10  # s between two files of an ingest
+ROTATE = 10  # s between two commits of an ingest
 FILE = 256 << 20  # bytes of a file after compaction
 
 
@@ -54,11 +51,8 @@ class Sizes:
     """The bytes per message of tables that exist."""
 
     messages: int
-    landed: float
     raw: float
     measurements: float
-    state: float
-    """A reading in the state that drops copies."""
 
 
 @dataclass
@@ -71,7 +65,7 @@ class Costs:
     broker: float
     """Seconds of CPU a message, in and out,"""
     ingest: float
-    """and from the broker to the Parquet file."""
+    """and from the broker to the table raw."""
     boards: float
     connect: float
     """Seconds of the broker's CPU, a connection with its subscription and its status."""
@@ -98,26 +92,19 @@ def sizes(tables: Path) -> Sizes:
 
     Raises ScaleError when there is nothing in it.
     """
-    landed = list((tables / "landed").glob("[!.]*.parquet"))
-    messages = sum(pq.read_metadata(file).num_rows for file in landed)
+    raw = str(tables / "raw")
+    messages = DeltaTable(raw).count() if DeltaTable.is_deltatable(raw) else 0
     if not messages:
-        raise ScaleError(f"no messages in {tables}/landed: `flatmq pipeline demo {tables}` first")
+        raise ScaleError(f"no messages in {raw}: `flatmq pipeline demo {tables}` first")
 
-    def size(files: list[Path]) -> float:
-        return sum(file.stat().st_size for file in files) / messages
+    def size(name: str) -> float:
+        actions = pa.table(DeltaTable(str(tables / name)).get_add_actions())
+        return sum(actions["size_bytes"].to_pylist()) / messages
 
-    state = 0.0
-    for line in progress.lines(tables):
-        known = json.loads(line)
-        for each in known["stateOperators"]:
-            if known["name"] == "measurements" and each["numRowsTotal"]:
-                state = each["memoryUsedBytes"] / each["numRowsTotal"]
     return Sizes(
         messages,
-        size(landed),
-        size(list((tables / "raw").glob("day=*/batch=*/*.parquet"))),
-        size(list((tables / "measurements").glob("day=*/batch=*/*.parquet"))),
-        state,
+        size("raw"),
+        size("measurements"),
     )
 
 
@@ -138,9 +125,9 @@ class _Ingest(Command):
     def __init__(
         self, target: brokers.Broker, folder: Path, name: str, filt: str, every: int
     ) -> None:
-        self.landed = folder / f"{name}-landed"
+        self._out = folder / f"{name}-out"
         super().__init__(
-            folder / f"{name}.txt", "ingest", target.address, self.landed, "--log", folder / name,
+            folder / f"{name}.txt", "ingest", target.address, self._out, "--log", folder / name,
             "--filter", filt, "--client-id", name, "--every", str(every),
         )  # fmt: skip
         try:
@@ -150,10 +137,12 @@ class _Ingest(Command):
             raise
 
     def readings(self) -> int:
-        """Return the number of boards' readings in the files that it has landed."""
-        files = self.landed.glob("[!.]*.parquet")
-        topics = (pq.read_table(file, columns=["topic"])["topic"].to_pylist() for file in files)
-        return sum(topic.endswith("/telemetry") for of in topics for topic in of)
+        """Return the number of boards' readings in the table that it writes."""
+        raw = str(self._out / "raw")
+        if not DeltaTable.is_deltatable(raw):
+            return 0
+        topics = DeltaTable(raw).to_pyarrow_table(columns=["topic"])["topic"].to_pylist()
+        return sum(topic.endswith("/telemetry") for topic in topics)
 
     def close(self) -> None:
         """End the process, which lands what it has before it ends."""
@@ -254,10 +243,8 @@ def text(size: Sizes, cost: Costs, more: Tried) -> str:
              f"all acknowledged, with {more.boards_cpu:.0%} of a core for the boards"],
             [f"{len(more.shares)} ingests share one broker's messages", landed,
              f"of {more.sent:,} readings, each landed once"],
-            ["landed", f"{size.landed:.0f} B a message", f"Parquet, {size.messages:,} messages"],
-            ["raw", f"{size.raw:.0f} B a message", "Parquet, as Spark writes it"],
+            ["raw", f"{size.raw:.0f} B a message", f"Delta, {size.messages:,} messages"],
             ["measurements", f"{size.measurements:.0f} B a message", "a value each"],
-            ["state", f"{size.state:.0f} B a reading", "of what drops copies"],
         ],
     )  # fmt: skip
     plans = [_plan(devices, size, cost) for devices in FLEETS]
@@ -271,7 +258,6 @@ def _plan(devices: int, size: Sizes, cost: Costs) -> dict[str, str]:
     cores = rate * cost.broker
     ingests = math.ceil(rate * cost.ingest / BUSY)
     day = rate * 86_400
-    state = rate * WITHIN * size.state
     stored = day * (size.raw + size.measurements)
     return {
         "messages a second": f"{rate:,.0f}",
@@ -279,12 +265,9 @@ def _plan(devices: int, size: Sizes, cost: Costs) -> dict[str, str]:
         "their memory": _bytes(devices * cost.memory),
         "their cores in use": f"{cores:,.2f}",
         "ingest processes": f"{ingests:,}",
-        "files landed a day": f"{ingests * 86_400 // ROTATE:,}",
-        "landed a day": _bytes(day * size.landed),
+        "commits of raw a day": f"{ingests * 86_400 // ROTATE:,}",
         "raw and measurements a day": _bytes(stored),
         "in files, after compaction": f"{math.ceil(stored / FILE):,}",
-        "state that drops copies": _bytes(state),
-        "its partitions": f"{max(1, math.ceil(state / STATE)):,}",
         "all connect again in an hour: broker cores": f"{devices * cost.connect / 3600:,.2f}",
     }
 

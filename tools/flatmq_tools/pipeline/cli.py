@@ -86,7 +86,7 @@ def pipeline() -> None:
     type=click.FloatRange(0.1, 86_400),
     default=10.0,
     show_default=True,
-    help="Seconds between two landed files.",
+    help="Seconds between two commits to the table.",
 )
 @click.option(
     "--limit",
@@ -145,14 +145,16 @@ def ingest(
     keepalive: int, version: str, expiry: int | None, metrics: str | None, metrics_every: float,
     metrics_port: tuple[str, int] | None, seconds: float | None,
 ) -> None:  # fmt: skip
-    """Write what the broker at HOST sends as Parquet files to TARGET.
+    """Write what the broker at HOST sends to the Delta table TARGET/raw.
 
-    TARGET is a folder, or any URL that fsspec supports (s3://..., with s3fs installed). A message
-    is acknowledged once it is synced to the log; a file appears in TARGET once it is complete.
-    SIGTERM and Ctrl-C end it cleanly. After SIGKILL, just start it again.
+    TARGET is the OUT of a `flatmq pipeline run`: a folder, or a URL that deltalake supports, such
+    as s3://... A message is acknowledged once it is synced to the log, and is in the table once.
+    Several ingests may write to one TARGET. SIGTERM and Ctrl-C end it cleanly. After SIGKILL, just
+    start it again.
     """
     from ..address import address
     from . import landing as command
+    from .in_use import InUseError
     from .ingest import Ingest, IngestError
     from .log import MIB, LogError, Writer
     from .options import VERSIONS
@@ -171,7 +173,7 @@ def ingest(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
                 seconds=seconds, metrics_port=metrics_port,
             )  # fmt: skip
-    except (IngestError, LogError, command.LandingError, ValueError) as error:
+    except (IngestError, InUseError, LogError, command.LandingError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         place = error.filename or folder
@@ -225,10 +227,8 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @click.argument("out")
 @click.option(
     "--broker",
-    default="127.0.0.1:1883",
-    show_default=True,
-    envvar="BROKER",
-    help="Broker as HOST:PORT, tcp://HOST:PORT or ssl://HOST:PORT.",
+    help="Receive from this broker: HOST:PORT, tcp://HOST:PORT or ssl://HOST:PORT.  [default: "
+    "read OUT/raw, to which `flatmq pipeline ingest` writes]",
 )
 @common_options.tls
 @common_options.filters("dev/#")
@@ -236,36 +236,16 @@ def _mapping(default: str) -> Callable[[Any], Any]:
     "--option", "options", 'Option of format("mqtt"), such as username; repeatable.'
 )
 @click.option(
-    "--landed",
-    metavar="FOLDER",
-    help="Read the files that `flatmq pipeline ingest` writes to FOLDER instead of a broker.",
-)
-@click.option("--clean", is_flag=True, help="Remove landed files once they are in the table raw.")
-@click.option(
     "--job",
     "jobs",
     multiple=True,
-    type=click.Choice(["raw", "measurements", "windows", "health"]),
+    type=click.Choice(["measurements", "windows", "health"]),
     help="Run only this job; repeatable.  [default: all]",
-)
-@click.option(
-    "--delta", is_flag=True, help="Write Delta tables too, or only them if OUT is a URL."
 )
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
     help="Local folder for the log, the checkpoints and the progress if OUT is a URL.",
-)
-@click.option(
-    "--iceberg",
-    metavar="NAMESPACE",
-    help="Write the append-only tables as Iceberg tables in this namespace too.",
-)
-@common_options.pairs(
-    "--catalog",
-    "catalog",
-    "Property of the Iceberg catalog, such as type, uri or warehouse; repeatable.  "
-    "[default: an SQLite catalog in OUT/iceberg]",
 )
 @click.option(
     "--trigger",
@@ -297,16 +277,11 @@ def _mapping(default: str) -> Callable[[Any], Any]:
 @common_options.pairs("--conf", "conf", "Spark configuration property; repeatable.")
 def run(
     out: str,
-    broker: str,
+    broker: str | None,
     trust: Trust | None,
     filters: tuple[str, ...],
     options: dict[str, str],
-    landed: str | None,
-    clean: bool,
     jobs: tuple[str, ...],
-    delta: bool,
-    iceberg: str | None,
-    catalog: dict[str, str],
     state: Path | None,
     trigger: float,
     health_every: float,
@@ -322,9 +297,9 @@ def run(
 ) -> None:
     """Turn what a broker sends into tables in OUT.
 
-    Each message is in them once, even after kills. OUT is a folder, shared with the executors
-    if they run on other machines, or with --delta and --state a URL that deltalake supports:
-    s3://, gs://, abfs:// or hdfs://.
+    They are Delta tables, and each message is in them once, even after kills. OUT is a folder,
+    shared with the executors if they run on other machines, or with --state a URL that deltalake
+    supports: s3://, gs://, abfs:// or hdfs://.
 
     The password for `--option username=...` is read from FLATMQ_PASSWORD in the environment.
     Under spark-submit, give --master "".
@@ -344,45 +319,30 @@ def run(
             raise click.ClickException(str(error)) from error
         if not _is_given("filters"):
             filters = tuple(found.filters)
-    source = with_defaults(
-        options,
-        {"brokerUrl": broker, "filters": json.dumps(filters), **of_trust(trust)},
-    )
-    if PASSWORD in os.environ and "username" in options:
-        source.setdefault("password", os.environ[PASSWORD])
-    if clean and landed is None:
-        raise click.UsageError("--clean needs --landed")
-    if catalog and iceberg is None:
-        raise click.UsageError("--catalog needs --iceberg")
-    if iceberg is not None and importlib.util.find_spec("pyiceberg") is None:
-        raise click.ClickException("--iceberg needs: pip install 'flatmq[iceberg]'")
+    source: dict[str, str] = {}
+    if broker is not None:
+        given = {"brokerUrl": broker, "filters": json.dumps(filters), **of_trust(trust)}
+        source = with_defaults(options, given)
+        if PASSWORD in os.environ and "username" in options:
+            source.setdefault("password", os.environ[PASSWORD])
+    elif options or trust is not None or (_is_given("filters") and filters):
+        raise click.UsageError("options of the connection need --broker")
     if keep is not None and keep < 86_400:
         raise click.BadParameter(f"--keep must be at least 1d, not {keep:g}s")
     url = out if "://" in out else None
-    if url is not None and keep is not None:
-        raise click.UsageError(
-            f"--keep needs an OUT that is a folder, not {url}: rows there must be deleted with a "
-            "Delta engine"
-        )
     if url is None and Path(out).is_file():
         raise click.BadParameter(f"OUT must be a folder, not the file {out}")
     if url is None and state is not None:
         raise click.UsageError("--state needs an OUT that is a URL; a folder holds its own state")
-    if url is not None and not delta:
-        raise click.UsageError(
-            f"OUT must be a folder unless --delta is given, not {url}: each row is in the plain "
-            "Parquet tables once because a folder is renamed in one step, which an object store "
-            "cannot do"
-        )
     if url is not None and state is None:
         raise click.UsageError(
             f"OUT {url} needs --state: a local folder for the log, the checkpoints and the "
             "progress"
         )
     plan = command.Plan(
-        state or Path(out), source, landed, clean, jobs or command.JOBS, delta, trigger,
+        state or Path(out), source, jobs or command.JOBS, trigger,
         health_every, identity=identity, mapping=mapping, bounds=Bounds(ahead, behind), url=url,
-        iceberg=iceberg, catalog=catalog, keep=keep,
+        keep=keep,
     )  # fmt: skip
     end(
         lambda: command.main(
@@ -420,33 +380,25 @@ def map_(
     end(lambda: command.main(listed, show, tried, mapping), command.MappingError)
 
 
-@pipeline.command()
-@click.argument("tables")
+@pipeline.command("export")
+@click.argument("out")
+@click.argument("target", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
-    "--grace",
-    type=click.IntRange(1, 8760),
-    default=168,
-    show_default=True,
-    help="Hours to keep replaced files, for readers that still use them.",
+    "--table",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Export only this table; repeatable.  [default: all]",
 )
-@click.option(
-    "--target",
-    type=click.IntRange(1, 4096),
-    default=256,
-    show_default=True,
-    help="Size of the new files, in MiB.",
-)
-def compact(tables: str, grace: int, target: int) -> None:
-    """Merge the small files of Delta tables.
+def export_(out: str, target: Path, names: tuple[str, ...]) -> None:
+    """Write the tables in OUT as plain Parquet to the folder TARGET.
 
-    Files that belong to no table are removed. TABLES is OUT/delta of a run, or OUT if that is
-    a URL. Readers and the run may go on meanwhile.
+    For tools that read no Delta. OUT is the folder or URL of a run, which may go on meanwhile.
     """
-    from . import compact as command
+    from . import export as command
+    from .tables import BY_DAY, SNAPSHOTS
 
-    if "://" not in tables and not Path(tables).is_dir():
-        raise click.BadParameter(f"TABLES must be a folder or a URL: {tables}: no such folder")
-    end(lambda: command.main(tables, grace, target), command.CompactError)
+    end(lambda: command.main(out, target, names or (*BY_DAY, *SNAPSHOTS)), command.ExportError)
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -469,23 +421,11 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     type=_FOLDER,
     help="Folder on a local disk in which messages wait to be landed.",
 )
-@click.option(
-    "--landed",
-    multiple=True,
-    type=_FOLDER,
-    help="Folder where a `flatmq pipeline ingest` lands files; repeatable.",
-)
-def forget(
-    device: str,
-    out: str,
-    filters: tuple[str, ...],
-    logs: tuple[Path, ...],
-    landed: tuple[Path, ...],
-) -> None:
+def forget(device: str, out: str, filters: tuple[str, ...], logs: tuple[Path, ...]) -> None:
     """Remove everything that is known of DEVICE from OUT.
 
-    OUT is the folder of a run. The tables, the state, the logs and the landed files lose its
-    rows and messages; those of others stay. End the run and the ingest first. After a kill,
+    OUT is the folder of a run. The tables, the state and the logs lose its rows and messages;
+    those of others stay. End the run and the ingest first. After a kill,
     repeat the command. The exit status is 1 if DEVICE is nowhere.
     """
     from . import forget as command
@@ -500,7 +440,33 @@ def forget(
         check(device, filters)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    end(lambda: command.main(device, Path(out), filters, logs, landed), *command.ERRORS)
+    end(lambda: command.main(device, Path(out), filters, logs), *command.ERRORS)
+
+
+@pipeline.command()
+@click.argument("table", type=click.Choice(["measurements", "windows", "health"]))
+@click.argument("out")
+@click.option(
+    "--state",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Local folder for the log, the checkpoints and the progress if OUT is a URL.",
+)
+def rebuild(table: str, out: str, state: Path | None) -> None:
+    """Have the next run make TABLE again.
+
+    OUT is the folder or URL of a run, which must have ended. measurements are made of raw, with
+    out_of_time, dead_letters and windows; windows of measurements; health, devices and gaps of
+    raw.
+    """
+    from . import rebuild as command
+    from .editions import EditionError
+    from .in_use import InUseError
+
+    if ("://" in out) == (state is None):
+        raise click.UsageError("OUT must be a folder, or a URL with --state")
+    if state is None and not Path(out).is_dir():
+        raise click.BadParameter(f"OUT must be the folder of a run: {out}: no such folder")
+    end(lambda: command.main(table, out, state or Path(out)), EditionError, InUseError)
 
 
 def _local(_: click.Context, __: click.Parameter, given: str) -> Path:

@@ -1,11 +1,13 @@
 """Follow a Delta table with a streaming query, in a folder or at a URL.
 
-By the versions of its log: a trigger looks for the next version alone, however many there are.
-Files are read with `deltalake`, so Spark needs no jars for an object store.
+By the versions of its log: a trigger looks for the next version alone, however many there are. A
+batch is bounded in rows and bytes, and ends at a row group of a file. Files are read with
+`deltalake`, so Spark needs no jars for an object store.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import NativeFile
 from pyarrow.fs import FileType, PyFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
@@ -28,10 +32,18 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from . import delta
-from .batches import ROWS, BatchesError
 
+ROWS = 1_000_000
+"""Of a batch of the query that follows; a single row group may have more,"""
+BYTES = 256 << 20
+"""and as many bytes, as the columns take in a file before they are compressed."""
 _FORMAT = "flatmq_delta"
 _READ = 65_536  # rows of a RecordBatch
+_KEPT = 1000  # versions, and files, that are remembered
+
+
+class BatchesError(RuntimeError):
+    """The table cannot be followed; the text names the folder and what to do."""
 
 
 def follow(
@@ -39,6 +51,7 @@ def follow(
     folder: str,
     schema: str | StructType,
     rows: int = ROWS,
+    size: int = BYTES,
     storage_options: dict[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of the Delta table in `folder`, now and later, as a stream.
@@ -48,26 +61,45 @@ def follow(
 
     folder  a path or a URL that deltalake knows, which all executors can read; it may be made
             later. Columns that a file lacks are null
-    rows    at most, of a batch; a single file may have more
+    rows    maximum of a batch; a single row group may have more
+    size    the same in bytes, before they are compressed
 
     BatchesError, out of the query, if versions that come next were removed, or if the table is
     another one than before.
     """
     spark.dataSource.register(_Delta)
     reader = spark.readStream.format(_FORMAT).schema(schema).option("path", folder)
-    return reader.options(rows=rows, storage=json.dumps(storage_options)).load()
+    return reader.options(rows=rows, size=size, storage=json.dumps(storage_options)).load()
 
 
-def table(
-    spark: SparkSession,
-    folder: str,
-    schema: str | StructType,
-    storage_options: dict[str, str] | None = None,
-) -> DataFrame:
-    """The rows that the Delta table in `folder` has now, with the columns of `schema`."""
+def before(
+    spark: SparkSession, folder: str, schema: str | StructType, offset: dict[str, Any], rows: int
+) -> Iterator[DataFrame]:
+    """Yield the rows that a stream has read before an offset, about in the order of their times.
+
+    rows  of each part, about
+
+    Raises BatchesError if they are no longer there.
+    """
     spark.dataSource.register(_Delta)
+    reader = Reader(folder, StructType(), rows, BYTES, None)
+    part: list[_Unit] = []
+    count = 0
+    for unit, group in reader.before(offset):
+        if part and count + group.rows > rows:
+            yield _table(spark, folder, schema, part)
+            part, count = [], 0
+        part.append(unit)
+        count += group.rows
+    if part:
+        yield _table(spark, folder, schema, part)
+
+
+def _table(
+    spark: SparkSession, folder: str, schema: str | StructType, units: list[_Unit]
+) -> DataFrame:
     reader = spark.read.format(_FORMAT).schema(schema).option("path", folder)
-    return reader.option("storage", json.dumps(storage_options)).load()
+    return reader.options(units=json.dumps(units), storage="null").load()
 
 
 class _Delta(DataSource):
@@ -76,24 +108,36 @@ class _Delta(DataSource):
         return _FORMAT
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableReader(self.options["path"], schema, json.loads(self.options["storage"]))
+        storage = json.loads(self.options["storage"])
+        units = [_Unit(*unit) for unit in json.loads(self.options["units"])]
+        return UnitReader(self.options["path"], schema, storage, units)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         storage = json.loads(self.options["storage"])
-        return Reader(self.options["path"], schema, int(self.options["rows"]), storage)
+        rows, size = int(self.options["rows"]), int(self.options["size"])
+        return Reader(self.options["path"], schema, rows, size, storage)
 
 
-class Files(InputPartition):
-    """Some of the files of a table."""
+class _Unit(NamedTuple):
+    """A row group of a file."""
 
-    def __init__(self, paths: list[str]) -> None:
-        super().__init__(None)
-        self.paths = paths
-
-
-class _File(NamedTuple):
     path: str
+    group: int
+
+
+class _Group(NamedTuple):
+    """The size of a row group."""
+
     rows: int
+    bytes: int
+
+
+class Units(InputPartition):
+    """Some of the row groups of a table."""
+
+    def __init__(self, units: list[_Unit]) -> None:
+        super().__init__(None)
+        self.units = units
 
 
 class _Table:
@@ -109,25 +153,16 @@ class _Table:
     def _store(self) -> PyFileSystem:
         return delta.files(self._folder, self._storage)
 
-    def _opened(self, version: int | None = None) -> DeltaTable | None:
-        if not DeltaTable.is_deltatable(self._folder, self._storage):
-            return None
-        return DeltaTable(self._folder, version=version, storage_options=self._storage)
-
-    def _snapshot(self, table: DeltaTable) -> list[_File]:
-        actions = pa.table(table.get_add_actions()).select(["path", "num_records"]).to_pylist()
-        return sorted(_File(unquote(one["path"]), one["num_records"] or 0) for one in actions)
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some files. Has no side effects."""
-        assert isinstance(partition, Files)
+        """The rows of some row groups. Has no side effects."""
+        assert isinstance(partition, Units)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        store = self._store()
-        for path in partition.paths:
-            with store.open_input_file(path) as file:
-                parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        for path, units in itertools.groupby(partition.units, key=lambda unit: unit.path):
+            with self._file(path) as file:
+                parquet = pq.ParquetFile(file)
                 there = [n for n in schema.names if n in parquet.schema_arrow.names]
-                for batch in parquet.iter_batches(_READ, columns=there):
+                groups = [unit.group for unit in units]
+                for batch in parquet.iter_batches(_READ, row_groups=groups, columns=there):
                     columns = [
                         batch.column(f.name).cast(f.type)
                         if f.name in there
@@ -136,54 +171,86 @@ class _Table:
                     ]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    def _file(self, path: str) -> NativeFile:
+        try:
+            return self._store().open_input_file(path)
+        except FileNotFoundError as error:
+            raise BatchesError(
+                f"{self._folder}: {path} is not here. Most likely the executors run on other "
+                "machines, or in other containers, which do not share that folder: name a folder "
+                "that the driver and all executors share (NFS, HDFS), or the URL of an object "
+                "store with --state, or run with --master 'local[*]'"
+            ) from error
 
-class TableReader(_Table, DataSourceReader):
-    """A reader of what the table has now."""
+
+class UnitReader(_Table, DataSourceReader):
+    """A reader of row groups."""
+
+    def __init__(
+        self, folder: str, schema: StructType, storage_options: dict[str, str] | None,
+        units: list[_Unit],
+    ) -> None:  # fmt: skip
+        super().__init__(folder, schema, storage_options)
+        self._units = units
 
     def partitions(self) -> list[InputPartition]:
-        """The files, about as many for each processor."""
-        found = self._opened()
-        return _parts([] if found is None else [file.path for file in self._snapshot(found)])
+        """The row groups, about as many for each processor."""
+        return _parts(self._units)
 
 
-class _Position(NamedTuple):
-    """The file that comes next.
+class Position(NamedTuple):
+    """The row group that comes next.
 
-    It is one of those that a version of the log adds, or, where the stream begins, one of all
-    that the table has in that version.
+    Its file is one of those that a version of the log adds, or, where the stream begins, one of
+    all that the table has in that version.
     """
 
     version: int
     file: int
+    group: int
     whole: bool
+
+    @classmethod
+    def of(cls, offset: dict[str, Any]) -> Position:
+        """Return the position in an offset."""
+        version, file, group = (int(offset[name]) for name in ("version", "file", "group"))
+        return cls(version, file, group, bool(offset["whole"]))
 
 
 class Reader(_Table, DataSourceStreamReader):
     """An offset is a position, and the identity of the table."""
 
     def __init__(
-        self, folder: str, schema: StructType, rows: int, storage_options: dict[str, str] | None
-    ) -> None:
+        self, folder: str, schema: StructType, rows: int, size: int,
+        storage_options: dict[str, str] | None,
+    ) -> None:  # fmt: skip
         super().__init__(folder, schema, storage_options)
         self._rows = rows
+        self._size = size
         self._id: str | None = None
-        self._kept: dict[tuple[int, bool], list[_File]] = {}
+        self._kept: dict[tuple[int, bool], list[str]] = {}
+        self._groups_of: dict[str, list[_Group]] = {}
+
+    def _opened(self, version: int | None = None) -> DeltaTable | None:
+        if not DeltaTable.is_deltatable(self._folder, self._storage):
+            return None
+        return DeltaTable(self._folder, version=version, storage_options=self._storage)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before what the table has now, if it exists."""
         found = self._opened()
         if found is None:
-            return self._offset(_Position(0, 0, False))
+            return self._offset(Position(0, 0, 0, False))
         self._id = str(found.metadata().id)
-        return self._offset(_Position(found.version(), 0, True))
+        return self._offset(Position(found.version(), 0, 0, True))
 
-    def _offset(self, at: _Position) -> dict[str, Any]:
+    def _offset(self, at: Position) -> dict[str, Any]:
         offset: dict[str, Any] = at._asdict()
         return {"table": self._id, **offset}
 
-    def _known(self, offset: dict[str, Any]) -> _Position:
+    def _known(self, offset: dict[str, Any]) -> Position:
         """Return the place of a checkpoint, if the table can be followed from there."""
-        at = _Position(int(offset["version"]), int(offset["file"]), bool(offset["whole"]))
+        at = Position.of(offset)
         if self._id is None:
             found = self._opened()
             if found is not None:
@@ -201,23 +268,33 @@ class Reader(_Table, DataSourceStreamReader):
                     )
         return at
 
-    def _files(self, at: _Position) -> list[_File] | None:
+    def _files(self, at: Position) -> list[str] | None:
         """The files among which the position is; None if that version is not there."""
         key = at.version, at.whole
         if key not in self._kept:
             found = self._all(at.version) if at.whole else self._added(at.version)
             if found is None:
                 return None
-            if len(self._kept) > ROWS // 1000:
+            if len(self._kept) > _KEPT:
                 self._kept.clear()
             self._kept[key] = found
         return self._kept[key]
 
-    def _all(self, version: int) -> list[_File]:
+    def _all(self, version: int | None) -> list[str]:
+        """Return the files of the table in a version, by the times of their rows if known."""
         found = self._opened(version)
-        return [] if found is None else self._snapshot(found)
+        if found is None:
+            return []
+        actions = pa.table(found.get_add_actions(flatten=True))
+        times = [
+            name for name in actions.column_names
+            if name.startswith("min.") and pa.types.is_timestamp(actions.schema.field(name).type)
+        ]  # fmt: skip
+        rows = actions.select(["path", *times[:1]]).to_pylist()
+        keys = [(str(row[times[0]] if times else ""), unquote(row["path"])) for row in rows]
+        return [path for _, path in sorted(keys)]
 
-    def _added(self, version: int) -> list[_File] | None:
+    def _added(self, version: int) -> list[str] | None:
         """Return the files that a version appends; none if it rewrites existing rows."""
         if self._id is None:
             return None
@@ -229,11 +306,23 @@ class Reader(_Table, DataSourceStreamReader):
             actions = [json.loads(line) for line in file.read().splitlines() if line]
         if any("remove" in action for action in actions):
             return []
-        added = [action["add"] for action in actions if "add" in action]
-        return [
-            _File(unquote(one["path"]), json.loads(one.get("stats") or "{}").get("numRecords", 0))
-            for one in added
-        ]
+        return [unquote(action["add"]["path"]) for action in actions if "add" in action]
+
+    def _groups(self, path: str) -> list[_Group]:
+        """Return the row groups of a file. Raises BatchesError if it was removed."""
+        if path not in self._groups_of:
+            try:
+                found = pq.read_metadata(path, filesystem=self._store())
+            except FileNotFoundError as error:
+                raise BatchesError(
+                    f"{self._folder}: {path} was removed before it was read: remove what was made "
+                    "of the table, with its checkpoint, and start again"
+                ) from error
+            if len(self._groups_of) > _KEPT:
+                self._groups_of.clear()
+            groups = map(found.row_group, range(found.num_row_groups))
+            self._groups_of[path] = [_Group(g.num_rows, g.total_byte_size) for g in groups]
+        return self._groups_of[path]
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The rows of a batch."""
@@ -244,27 +333,30 @@ class Reader(_Table, DataSourceStreamReader):
     ) -> dict[str, Any]:
         """The position after the last file that is there, or an earlier one by the limit."""
         at = self._known(start or self.initialOffset())
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        rows = 0
+        rows = size = 0
         while (there := self._files(at)) is not None:
-            for file in there[at.file :]:
-                if most is not None and rows and rows + file.rows > most:
-                    return self._offset(at)
-                rows += file.rows
-                at = at._replace(file=at.file + 1)
-            at = _Position(at.version + 1, 0, False)
+            for path in there[at.file :] if isinstance(limit, ReadMaxRows) else ():
+                for group in self._groups(path)[at.group :]:
+                    rows += group.rows
+                    size += group.bytes
+                    is_more = rows > self._rows or size > self._size
+                    if is_more and rows > group.rows:  # not the first
+                        return self._offset(at)
+                    at = at._replace(group=at.group + 1)
+                at = at._replace(file=at.file + 1, group=0)
+            at = Position(at.version + 1, 0, 0, False)
         return self._offset(at)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The files between these positions, about as many for each processor."""
+        """The row groups between these positions, about as many for each processor."""
         at, last = self._known(start), self._known(end)
-        if (at.version, not at.whole, at.file) > (last.version, not last.whole, last.file):
+        if at.whole and (last.version, last.whole) < (at.version, True):
             # The first batch, done again after a kill: Spark asked again where the table begins,
             # which has grown since. The batch is everything before its end.
-            at = _Position(last.version - (not last.whole), 0, True)
-            if at.version < 0:
-                return []
-        paths: list[str] = []
+            return _parts([unit for unit, _ in self.before(end)])
+        return _parts([unit for unit, _ in self._between(at, last)])
+
+    def _between(self, at: Position, last: Position) -> Iterator[tuple[_Unit, _Group]]:
         while at != last:
             there = self._files(at)
             if there is None:
@@ -272,12 +364,48 @@ class Reader(_Table, DataSourceStreamReader):
                     f"{self._folder}: version {at.version} of the log was removed before it was "
                     "read"
                 )
-            same = at[::2] == last[::2]
-            paths += [file.path for file in there[at.file : last.file if same else None]]
-            at = last if same else _Position(at.version + 1, 0, False)
-        return _parts(paths)
+            same = (at.version, at.whole) == (last.version, last.whole)
+            for n, path in enumerate(there[at.file :], at.file):
+                if same and (n, 0) >= last[1:3]:
+                    break
+                groups = self._groups(path)[: last.group if same and n == last.file else None]
+                first = at.group if n == at.file else 0
+                for g, group in enumerate(groups[first:], first):
+                    yield _Unit(path, g), group
+            at = last if same else Position(at.version + 1, 0, 0, False)
+
+    def before(self, offset: dict[str, Any]) -> Iterator[tuple[_Unit, _Group]]:
+        """Yield the row groups before an offset. Raises BatchesError."""
+        last = self._known(offset)
+        if last.whole:
+            yield from self._between(Position(last.version, 0, 0, True), last)
+            return
+        newest = Position.of(self.latestOffset(offset))
+        rest = next(self._between(last, newest), None) is not None
+        if rest and not last.version:
+            yield from self._between(Position(0, 0, 0, False), last)
+            return
+        # The table of then may be gone, which is no matter if nothing was added since.
+        version = (last if rest else newest).version - 1
+        try:
+            files = self._all(version)
+        except DeltaError as error:
+            raise BatchesError(
+                f"{self._folder}: version {version} of the table was removed"
+            ) from error
+        for path in files:
+            for n, group in enumerate(self._groups(path)):
+                yield _Unit(path, n), group
+        if rest:
+            yield from self._between(Position(last.version, 0, 0, False), last)
+
+    def is_read(self, offset: dict[str, Any]) -> bool:
+        """Return whether nothing comes after an offset."""
+        last, newest = self._known(offset), Position.of(self.latestOffset(offset))
+        return next(self._between(last, newest), None) is None
 
 
-def _parts(paths: list[str]) -> list[InputPartition]:
-    parts = min(len(paths), os.cpu_count() or 1)
-    return [Files(paths[i::parts]) for i in range(parts)]
+def _parts(units: list[_Unit]) -> list[InputPartition]:
+    parts = min(len(units), os.cpu_count() or 1)
+    cuts = [len(units) * i // parts for i in range(parts + 1)] if parts else []
+    return [Units(units[a:b]) for a, b in itertools.pairwise(cuts)]

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +30,6 @@ from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
-from . import layout
 from .other_devices import OtherDevices, OtherDevicesError
 
 SHARED = folders.find("boards") / "shared"
@@ -41,7 +39,7 @@ START = 180.0  # seconds that the ingest, and Spark, may take to start
 END = 300.0  # and to work off what is there
 LINE_EVERY = 2.0
 LAND_EVERY = 2
-QUIET = 8.0  # seconds without a new file after which nothing more is expected
+QUIET = 8.0  # seconds without a new message after which nothing more is expected
 SHOWN = 10  # differences
 # Often enough that each shows in half a minute.
 TROUBLES = plan.Troubles(
@@ -198,8 +196,7 @@ class Demo:
 
     def _live(self, target: brokers.Broker) -> tuple[list[truth.Boot], float]:
         """Have everything run; return what the boards did, and when the last of them ended."""
-        out, landed = self.out, self.out / "landed"
-        landed.mkdir()
+        out = self.out
         login = ["--user", self.user] if self.user else []
         self._say(f"the {target.kind} broker at {target.address}")
         share = f"$share/{self.prefix}/" if self.ingests > 1 else ""
@@ -207,7 +204,7 @@ class Demo:
         more = [word for filt in filters for word in ("--filter", filt)]
         ingests = [
             self._start(
-                f"ingest-{n}", "pipeline", "ingest", target.address, str(landed),
+                f"ingest-{n}", "pipeline", "ingest", target.address, str(out),
                 "--log", str(out / f"wait-{n}"), "--client-id", f"{self.prefix}-ingest-{n}",
                 "--filter", f"{share}dev/#", *more, "--every", str(LAND_EVERY), *login,
             )
@@ -215,13 +212,12 @@ class Demo:
         ]  # fmt: skip
         self._say("starting the ingest, and Spark ...")
         run = (
-            "pipeline", "run", str(out), "--landed", str(landed), "--health-every", "15",
-            *self._mappings,
+            "pipeline", "run", str(out), "--health-every", "15", *self._mappings,
         )  # fmt: skip
         jobs = self._start("jobs", *run)
         for ingest in ingests:
             self._until(partial(_receives, ingest), ingest)
-        self._until((out / "checkpoints" / "raw").exists, jobs)
+        self._until((out / "checkpoints" / "measurements").exists, jobs)
         with self._boards(target) as real:
             made = Fleet(
                 target.host, target.port,
@@ -237,7 +233,7 @@ class Demo:
                     shown[0] = time.monotonic()
                     self._say(
                         f"{what:<10} {share:4.0%}  {made.online:,} online  {made.taken:,} readings"
-                        f"  {len(list(landed.glob('*.parquet')))} files landed"
+                        f"  {self._count('raw'):,} messages in raw"
                     )
                     for child in self._children:
                         if child not in real:
@@ -267,17 +263,26 @@ class Demo:
 
         What the broker has not handed on yet would stay in its session.
         """
-        counted: dict[Path, int] = {}
+        seen = 0
         patience = time.monotonic() + QUIET
         while time.monotonic() < patience:
-            for file in (self.out / "landed").glob("[!.]*.parquet"):
-                if file not in counted:
-                    patience = time.monotonic() + QUIET
-                    topics = pq.read_table(file, columns=["topic"])["topic"].to_pylist()
-                    counted[file] = sum(map(self._is_sent, topics))
-            if sum(counted.values()) >= sent:
-                return
-            time.sleep(0.1)
+            if (now := self._count("raw")) != seen:
+                seen, patience = now, time.monotonic() + QUIET
+                topics = (str(row["topic"]) for row in self._rows("raw", "topic"))
+                if sum(map(self._is_sent, topics)) >= sent:
+                    return
+            time.sleep(0.5)
+
+    def _count(self, name: str) -> int:
+        """Return the number of rows of a table."""
+        table = str(self.out / name)
+        return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(table) else 0
+
+    def _rows(self, name: str, *columns: str) -> list[dict[str, object]]:
+        table = str(self.out / name)
+        if not DeltaTable.is_deltatable(table):
+            return []
+        return list(DeltaTable(table).to_pyarrow_table(columns=list(columns)).to_pylist())
 
     def _is_mine(self, topic: str) -> bool:
         """Return whether the topic is that of a reading of these boards."""
@@ -333,15 +338,8 @@ class Demo:
     # The tables
 
     def _landed(self) -> Landed:
-        """Read with pyarrow, as another tool would."""
-        mine = Landed()
-
-        def rows(name: str, *columns: str) -> list[dict[str, object]]:
-            inside = layout.files(self.out / name)
-            if not inside:
-                return []
-            table = ds.dataset(inside, format="parquet").to_table(columns=list(columns))
-            return list(table.to_pylist())
+        """Read with deltalake, as another tool would."""
+        mine, rows = Landed(), self._rows
 
         def count(name: str) -> int:
             return sum(self._is_mine(str(row["topic"])) for row in rows(name, "topic"))

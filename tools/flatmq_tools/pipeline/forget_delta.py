@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ from . import durable
 from .forget_rows import Rows
 
 _LOG = "_delta_log"
+_NOTHING = json.dumps({"commitInfo": {"operation": "FORGET"}})
 
 
 def remove(folder: Path, rows: Rows) -> int:
@@ -26,8 +28,10 @@ def remove(folder: Path, rows: Rows) -> int:
     return 0 if where is None else int(table.delete(where)["num_deleted_rows"])
 
 
-def forget_past(folder: Path) -> None:
+def forget_past(folder: Path, first: int | None = None) -> None:
     """Remove the files and the log entries of all versions of a table but the newest.
+
+    first  the version at which a query goes on; from it on, empty entries take the place of others
 
     Nothing may read or write the table meanwhile.
     """
@@ -41,4 +45,6 @@ def forget_past(folder: Path) -> None:
         version = path.name.partition(".")[0]
         if version.isdecimal() and int(version) < table.version():
             path.unlink()
-    durable.path(log)
+    for passed in range(table.version() if first is None else first, table.version()):
+        (log / f"{passed:020d}.json").write_text(_NOTHING)
+    durable.tree(log)

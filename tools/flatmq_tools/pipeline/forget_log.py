@@ -1,4 +1,4 @@
-"""Remove the messages of a device from the log of a receiver, and from landed files.
+"""Remove the messages of a device from the log of a receiver.
 
 In the log an empty message, FORGOTTEN, takes the place of each: the offsets of the others stay as
 they are, and `log_rows.read` passes over it.
@@ -6,13 +6,12 @@ they are, and `log_rows.read` passes over it.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from flatmq.wire import get_length
 
 from . import durable, names
-from .forget_rows import Rows, write_without
+from .forget_rows import Rows
 from .log import HEADER, LogError, Record, Segment, Writer, segments
 from .segments import FORGOTTEN, header, records
 
@@ -72,23 +71,3 @@ def _without(body: bytes, record: Record, rows: Rows) -> tuple[bytes, int]:
         else:
             parts.append(body[begin:at])
     return b"".join(parts), removed
-
-
-def remove_landed(folder: Path, rows: Rows) -> int:
-    """Remove the messages from the files that an ingest landed, and return their number.
-
-    Each file keeps its name, by which a run knows that it has read it.
-    """
-    removed = 0
-    for file in sorted(folder.glob("[!._]*.parquet")):
-        gone = rows.of_file(file)
-        if gone.any():
-            draft = file.with_name(f".{file.name}.forget")
-            write_without(file, draft, gone)
-            durable.path(draft)
-            os.replace(draft, file)
-            durable.entry(file)
-            removed += int(gone.sum())
-    for left in folder.glob(".*.forget"):
-        left.unlink()
-    return removed

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from flatmq.topic import matches
 from flatmq.wire import is_filter
-
-from .merge import merged_schema, read
-from .move_over import has_int96
-
-_COMPRESSION = "zstd"
-_READ = 65_536  # rows that are looked at together
 
 
 def check(device: str, filters: Sequence[str]) -> None:
@@ -78,30 +68,3 @@ class Rows:
                         for one in mine)  # fmt: skip
         listed = ", ".join(f"'{one}'" for one in hashes)
         return f"md5({column}) IN ({listed})"
-
-    def of_file(self, file: Path) -> NDArray[np.bool_]:
-        """Return which rows of a Parquet file are of the device."""
-        parquet = pq.ParquetFile(file)
-        column = self.column(parquet.schema_arrow.names)
-        if column is None:
-            return np.zeros(parquet.metadata.num_rows, np.bool_)
-        marks = [
-            self.marked(column, batch.column(column)).to_numpy(zero_copy_only=False)
-            for batch in parquet.iter_batches(_READ, columns=[column])
-        ]
-        return np.concatenate([np.zeros(0, np.bool_), *marks])
-
-
-def write_without(file: Path, target: Path, gone: NDArray[np.bool_]) -> None:
-    """Write the rows of a Parquet file to another one, in their order, without those marked."""
-    schema = merged_schema(iter([file]))
-    at = 0
-    with pq.ParquetWriter(
-        target, schema, compression=_COMPRESSION,
-        use_deprecated_int96_timestamps=has_int96(file),
-    ) as writer:  # fmt: skip
-        for rows in read(file, schema):
-            kept = rows.filter(pa.array(~gone[at : at + len(rows)]))
-            at += len(rows)
-            if len(kept):
-                writer.write_table(kept)

@@ -1,4 +1,4 @@
-"""The lock of a run's folder: many runs may have it together, or one that changes it alone."""
+"""Locks of the folder of a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 
 NAME = ".lock"
+"""Of a `run`, which has the folder alone."""
+INGEST = ".ingest.lock"
+"""Of the ingests that write to its table raw, any number of them."""
 
 
 class InUseError(RuntimeError):
@@ -14,29 +17,33 @@ class InUseError(RuntimeError):
 
 
 class InUse:
-    """The lock of the folder OUT, held as a context manager or until `close`.
+    """A lock of the folder OUT of a run, held as a context manager or until `close`.
 
-    folder  OUT; it must exist
-    alone   True: nothing else may have the folder meanwhile
+    folder  OUT, or that of --state; it must exist
+    name    of the lock
+    shared  True: others may have it, too
 
     The system releases the lock if the process dies. Raises InUseError if it cannot be had.
     """
 
-    def __init__(self, folder: Path, alone: bool = False) -> None:
-        file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    def __init__(self, folder: Path, name: str = NAME, shared: bool = False) -> None:
+        file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            pid = os.read(file, 20).decode(errors="replace").strip()
             os.close(file)
-            if alone:
-                text = "a `flatmq pipeline run` or `forget`: end it first"
-            else:
-                text = "`flatmq pipeline forget`: start again when it has ended"
-            raise InUseError(f"{folder} is in use by {text}") from error
+            by = "forget` or `ingest" if name == INGEST else "run` or `forget"
+            raise InUseError(
+                f"{folder} is in use by a `flatmq pipeline {by}`, process {pid}: end it first, or "
+                "name another folder"
+            ) from error
         except OSError:
             os.close(file)
             raise
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from flatmq.v5.reasons import text
 from ..trust import Trust
 from . import room
 from .log import Writer
+from .options import Settings, verifying
 from .receive import BulkClient, BulkClient5
 
 TURN_MS = 100  # a turn of a thread waits this long, at most
@@ -276,3 +277,14 @@ class Ingest:
             client.disconnect(_PATIENCE_MS)
         elif not self._failure:
             client.commit()
+
+
+def by_settings(settings: Settings, log: Writer, say: Callable[[str], None]) -> Ingest:
+    """Return an ingest with the options of `format("mqtt")`. Raises TrustError."""
+    assert settings.host is not None
+    return Ingest(
+        log, (settings.host, settings.port), settings.filters, settings.qos, settings.client_id,
+        clean_session=settings.clean_session, session_expiry=settings.session_expiry,
+        user=settings.username, password=settings.password, keepalive=settings.keep_alive,
+        version=settings.version, timeout=settings.timeout, tls=verifying(settings.tls), say=say,
+    )  # fmt: skip

@@ -1,30 +1,31 @@
-"""Landing of messages: Parquet files that rotate, from the log to where Spark finds them.
+"""Landing of messages: from the log to the Delta table raw.
 
-Each segment of the log becomes one file, of the same name. It is written under a name that Spark
-and others pass over, then renamed, and only then the segment goes: after a SIGKILL at any point
-the same file is made again, or found to be there.
+Each segment of the log becomes one commit, with the offset after it as its transaction number, and
+only then the segment goes. After a SIGKILL at any point the same commit is made again, or found to
+be there.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
-import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from rich.console import Console
 
 from flatmq.senml import Pack, label
 
-from . import room
+from . import editions, room, tables
+from .delta import Delta, SinkError
+from .in_use import INGEST, InUse
 from .ingest import Ingest
-from .log import SCHEMA, LogError, Segment, Writer, read, sync_folder
+from .log import SCHEMA, LogError, Writer, read
 
-COMPRESSION = "zstd"
 _LOOK_S = 0.5  # between two looks for segments that closed because they were large
 _TROUBLE_S = 5.0  # before another try, where the target cannot be written
 _TURN_MS = 200
@@ -36,66 +37,53 @@ class LandingError(RuntimeError):
 
 
 class Landing:
-    """A service that lands the closed segments of a `log` in `target`.
+    """A service that lands the closed segments of a `log` in the table raw of `target`.
 
-    `target` is a folder, or any URL that fsspec knows.
-
-    A file is named `LOG-OFFSET.parquet`, by the identity of the log and the offset of its first
-    message: several logs land in one folder. The columns are those of `log.SCHEMA`. Raises
-    LandingError for a URL of which nothing is known.
+    `target` is the OUT of a run: a folder, or any URL that deltalake knows. Several logs land in
+    one table. Raises LandingError if it cannot be used.
     """
 
     def __init__(self, log: Writer, target: str) -> None:
         self.log = log
         self.target = target
         try:
-            self.fs, self.root = fsspec.core.url_to_fs(target)
-            self.fs.makedirs(self.root, exist_ok=True)
-        except (ImportError, ValueError, OSError) as error:
+            if "://" in target:
+                tables.check(target)
+            else:
+                Path(target).mkdir(parents=True, exist_ok=True)
+                editions.check(Path(target))
+        except (OSError, ValueError) as error:
             raise LandingError(f"nothing can land in {target}: {error}") from error
-        self._is_local = isinstance(self.fs, LocalFileSystem)
+        # A table of an earlier version lacks the properties of MQTT 5.
+        self._raw = Delta(tables.of(target, "raw"), add_columns=True, by_day=tables.BY_DAY["raw"])
         self.messages = 0
         """Messages landed since this was made."""
-        self.files = 0
-        """Files written since this was made."""
+        self.commits = 0
+        """Commits since then."""
 
     def land(self) -> int:
         """Land every segment that no longer grows, oldest first; return the number of messages.
 
-        Raises OSError when the target cannot be written, and LogError when a segment is
-        damaged; the log then keeps what is not landed.
+        Raises OSError, DeltaError or SinkError when the target cannot be written, and LogError
+        when a segment is damaged; the log then keeps what is not landed.
         """
         before = self.messages
         for segment, after in self.log.closed():
-            name = f"{self.log.id}-{segment.first:020d}.parquet"
-            if not self.fs.exists(f"{self.root}/{name}"):
-                self._write(segment, after, name)
-                self.messages += after - segment.first
-                self.files += 1
+            first = max(segment.first, self._raw.last(self.log.id) or 0)
+            if first < after:
+                batches = read(self.log.folder, first, after)
+                parts = (pa.Table.from_batches([batch]) for batch in batches)
+                self.messages += self._raw.add(parts, SCHEMA, self.log.id, after)
+                self.commits += 1
             self.log.trim(after)
         return self.messages - before
-
-    def _write(self, segment: Segment, after: int, name: str) -> None:
-        draft = f"{self.root}/.{name}.inprogress"
-        final = f"{self.root}/{name}"
-        with self.fs.open(draft, "wb") as file:
-            with pq.ParquetWriter(file, SCHEMA, compression=COMPRESSION) as parquet:
-                for batch in read(self.log.folder, segment.first, after):
-                    parquet.write_batch(batch)
-            if self._is_local:
-                file.flush()
-                os.fsync(file.fileno())
-        if self._is_local:
-            os.replace(draft, final)  # mv of fsspec copies where it need not
-            sync_folder(Path(self.root))
-        else:
-            self.fs.mv(draft, final)
 
 
 class Service:
     """An ingest whose log lands every so many seconds, `run` until `stop` is called.
 
-    every_s    s between two files, while there is something to land
+    every_s    s between two commits, while there is something to land
+    say        takes a line for people
     metrics    a topic: the status goes to TOPIC/status as that of a board, and the counters as a
                SenML pack to TOPIC/telemetry, every `metrics_s` seconds
     """
@@ -108,13 +96,13 @@ class Service:
         every_s: float = 10.0,
         metrics: str | None = None,
         metrics_s: float = 10.0,
-        console: Console | None = None,
+        say: Callable[[str], None],
     ) -> None:
         self.ingest = ingest
-        ingest.say = self._print
+        ingest.say = say
         self.landing = landing
         self._every_s = every_s
-        self._console = console or Console(stderr=True)
+        self._print = say
         self._over = threading.Event()
         self._ended = threading.Event()
         self._said = ""
@@ -186,9 +174,6 @@ class Service:
             self._said = text
             self._print(text)
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def _land(self) -> None:
         log = self.ingest.log
         due = time.monotonic() + self._every_s
@@ -202,10 +187,10 @@ class Service:
                     log.rotate()
                 self.landing.land()
                 self._stuck = ""
-            except (OSError, LogError) as error:
+            except (OSError, DeltaError, SinkError, LogError) as error:
                 # If the log is on the same disk, the ingest reports that.
                 same = room.is_full(error) and not room.has_room([log.folder])
-                self._stuck = "" if same else str(error)
+                self._stuck = "" if same else next(iter(str(error).splitlines()), "")
                 self._ended.wait(_TROUBLE_S)
         if self._stuck:
             self._print(f"not all has landed in {self.landing.target}: {self._stuck}")
@@ -215,7 +200,7 @@ class Metrics:
     """The metrics that the service publishes, as a board does; see docs/telemetry.md."""
 
     NAMES = (
-        ("received", b"count"), ("landed", b"count"), ("files", b"count"), ("log", b"B"),
+        ("received", b"count"), ("landed", b"count"), ("commits", b"count"), ("log", b"B"),
         ("connects", b"count"), ("full", b""),
     )  # fmt: skip
 
@@ -247,7 +232,7 @@ class Metrics:
         self._due = time.monotonic() + self._every_s
         log = self._ingest.log
         values = (
-            client.messages, self._landing.messages, self._landing.files, log.size,
+            client.messages, self._landing.messages, self._landing.commits, log.size,
             client.stats.connects, int(log.full),
         )  # fmt: skip
         self._pack.begin(self._seq + 1)
@@ -284,9 +269,13 @@ def main(
     from .metrics import served
 
     console = Console(stderr=True)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     landing = Landing(ingest.log, target)
     service = Service(
-        ingest, landing, every_s=every_s, metrics=metrics, metrics_s=metrics_s, console=console
+        ingest, landing, every_s=every_s, metrics=metrics, metrics_s=metrics_s, say=say
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
@@ -294,10 +283,13 @@ def main(
         end = threading.Timer(seconds, service.stop)
         end.daemon = True
         end.start()
-    with served(metrics_port, lambda: of_ingest(service)):
+    with contextlib.ExitStack() as held:
+        if "://" not in target:
+            held.enter_context(InUse(Path(target), INGEST, shared=True))
+        held.enter_context(served(metrics_port, lambda: of_ingest(service)))
         service.run()
-    console.print(
+    say(
         f"{ingest.client.messages:,} messages received, {landing.messages:,} landed in "
-        f"{landing.files:,} files", highlight=False,
-    )  # fmt: skip
+        f"{landing.commits:,} commits"
+    )
     return 0

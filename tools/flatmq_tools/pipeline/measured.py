@@ -9,11 +9,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
 from .metrics import counter, counters, gauge
@@ -31,10 +29,8 @@ def of_ingest(service: Service) -> Iterator[Metric]:
     yield counter(
         "flatmq_ingest_messages_received", "Messages appended to the log.", client.messages
     )
-    yield counter(
-        "flatmq_ingest_messages_landed", "Messages in files of the target.", landing.messages
-    )
-    yield counter("flatmq_ingest_files_landed", "Files written to the target.", landing.files)
+    yield counter("flatmq_ingest_messages_landed", "Messages in the table raw.", landing.messages)
+    yield counter("flatmq_ingest_commits", "Commits to the table raw.", landing.commits)
     yield gauge("flatmq_ingest_log_bytes", "Size of the log.", log.size)
     yield gauge(
         "flatmq_ingest_log_limit_bytes", "Size from which nothing is received.", log.limit_bytes
@@ -59,9 +55,6 @@ class RunNumbers:
         self._guard = threading.Lock()
         self._seconds: dict[str, float] = {}  # of all batches, by query
         self._counts: dict[str, list[int]] = {}  # of them, by bucket; the last has no limit
-        self._received = 0
-        self._first: int | None = None
-        self._waiting = 0
         self._devices = self._silent = 0
 
     def batch(self, progress: Mapping[str, Any]) -> None:
@@ -73,33 +66,17 @@ class RunNumbers:
             counts[sum(seconds > most for most in _BUCKETS)] += 1
             self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
-    def look(self, progress: Mapping[str, Any]) -> None:
-        """Take how far the source of the table raw is, with a batch or without one."""
-        for source in progress["sources"]:
-            start, end, latest = (
-                _offset(source.get(key)) for key in ("startOffset", "endOffset", "latestOffset")
-            )
-            if end is None:
-                continue
-            latest = end if latest is None else max(latest, end)
-            with self._guard:
-                if self._first is None:
-                    self._first = end if start is None else start
-                self._received = latest - self._first
-                self._waiting = latest - end
-
-    def devices(self, table: Path) -> None:
-        """Take how many devices there are in the table, and how many of them are silent."""
-        try:
-            rows = ds.dataset(table, format="parquet").to_table(["silent"])
-        except (OSError, pa.ArrowException):  # it is just being replaced
+    def devices(self, table: str) -> None:
+        """Take how many devices there are in the Delta table, and how many of them are silent."""
+        if not DeltaTable.is_deltatable(table):
             return
+        rows = DeltaTable(table).to_pyarrow_table(columns=["silent"])
         with self._guard:
             self._devices = rows.num_rows
             self._silent = sum(1 for silent in rows["silent"].to_pylist() if silent)
 
-    def of_run(self, late: Mapping[str, int], log: Path, paused: bool) -> Iterator[Metric]:
-        """The numbers of a run. `log` is the folder of its log, if it has one."""
+    def of_run(self, late: Mapping[str, int], paused: bool, failed: int) -> Iterator[Metric]:
+        """The numbers of a run."""
         with self._guard:
             yield counters(
                 "flatmq_run_rows_written", "Rows written, by table.", "table", dict(self.rows)
@@ -112,18 +89,10 @@ class RunNumbers:
             yield counters(
                 "flatmq_run_rows_late", "Rows too late for a table.", "table", dict(late)
             )
-            yield counter(
-                "flatmq_run_messages_received",
-                "Messages that the source has received; 0 with --landed.",
-                self._received,
-            )
-            yield gauge(
-                "flatmq_run_messages_waiting", "Messages received, not yet in raw.", self._waiting
-            )
-            yield gauge("flatmq_run_log_bytes", "Size of the log.", _size(log))
             yield gauge("flatmq_run_devices", "Devices in the table devices.", self._devices)
             yield gauge("flatmq_run_devices_silent", "Those that are silent.", self._silent)
             yield gauge("flatmq_run_paused", "1 while a disk is full.", paused)
+            yield gauge("flatmq_run_jobs_failed", "Jobs that fail and are tried again.", failed)
             yield self._batches()
 
     def _batches(self) -> Metric:
@@ -137,19 +106,3 @@ class RunNumbers:
                 buckets.append((most, total))
             family.add_metric([name], buckets=buckets, sum_value=self._seconds[name])
         return family
-
-
-def _offset(told: Any) -> int | None:
-    """The offset of format("mqtt") in what Spark reports; None for other sources."""
-    return int(told["offset"]) if isinstance(told, dict) and "offset" in told else None
-
-
-def _size(log: Path) -> int:
-    """Return the bytes of the segments in a folder."""
-    total = 0
-    for path in log.glob("*.log"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:  # it was trimmed
-            continue
-    return total

@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from . import durable
-from .exchange import exchange
 from .jobs.windows import PERCENTILES
 from .log import sync_folder
 from .sinks import Sink, into
@@ -288,12 +287,13 @@ class Store:
     def forget(self, device: str) -> int:
         """Remove a device, and return how many of its values were open, or 1.
 
-        It is 0 if the device is not known. All states change in one step. Raises ExchangeError if
-        the system cannot exchange folders.
+        It is 0 if the device is not known. After a kill, call it again before anything else.
         """
-        new = self._folder.with_name(f".{self._folder.name}-new")
-        if new.exists():  # of a kill
-            shutil.rmtree(new)
+        new, old = (self._folder.with_name(f".{self._folder.name}-{x}") for x in ("new", "old"))
+        if new.exists() and not self._folder.exists():  # of a kill between the two renames
+            new.rename(self._folder)
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
         if not self._folder.exists():
             return 0
         places = set()
@@ -306,9 +306,10 @@ class Store:
         shutil.copytree(self._folder, new, ignore=shutil.ignore_patterns(".*"))
         removed = sum(_forget(path, device, place) for path in new.iterdir())
         durable.tree(new)
-        exchange(new, self._folder)
+        self._folder.rename(old)
+        new.rename(self._folder)
         sync_folder(self._folder.parent)
-        shutil.rmtree(new)
+        shutil.rmtree(old)
         return max(1, removed)
 
     def _of(self, batch: int) -> Path:
@@ -361,14 +362,14 @@ def _read(path: Path) -> pa.Table:
 
 def open_windows(
     folder: Path,
-    sinks: Sequence[Sink],
+    sink: Sink,
     size: float = SIZE,
     late: float = LATE,
     quiet: float = QUIET,
     too_late: Callable[[int, str], None] = lambda count, device: None,
     checkpoint: Path | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """Return a function for `writeStream.foreachBatch` that writes windows into the sinks.
+    """Return a function for `writeStream.foreachBatch` that writes windows into the sink.
 
     The stream is one of the table measurements. The windows of its numbers come out once each,
     even after kills.
@@ -395,7 +396,7 @@ def open_windows(
         numbers = batch.where("value is not null and time is not null and received is not null")
         done = step(before, numbers.select(*COLUMNS).toArrow(), quiet)
         windows = batch.sparkSession.createDataFrame(done.windows)
-        into((lambda _: windows, sinks), checkpoint=checkpoint)(batch, batch_id)
+        into((lambda _: windows, sink), checkpoint=checkpoint)(batch, batch_id)
         store.save(batch_id, done)
         kept.clear()
         kept[batch_id] = done.state

@@ -1,26 +1,25 @@
 """Turn messages into tables in one folder until a signal ends it: `flatmq pipeline run`.
 
-    OUT/raw  measurements  dead_letters  windows      grow by a folder `day=DAY/batch=N` per batch,
-                                                      whose small files are merged after a while
-    OUT/out_of_time                                   as these, for batches that have such readings
-    OUT/health  devices  gaps                         are written again every minute, from state
-    OUT/delta/...                                     the same as Delta tables, with --delta
-    OUT/iceberg/...                                   those that grow, as Iceberg, with --iceberg
+    OUT/raw  measurements  dead_letters  windows      Delta tables that grow with each batch
+    OUT/out_of_time                                   one for readings whose time is far off
+    OUT/health  devices  gaps                         Delta tables that are written again every
+                                                      minute, from state
     OUT/log                                           what was received and is not in raw yet
     OUT/checkpoints  state  progress.jsonl            where each query is, and how it does
 
-OUT may be a URL, such as that of an object store: the tables are there then, of Delta alone, and
-the rest is in a folder of this machine.
+OUT may be a URL, such as that of an object store: the tables are there then, and the rest is in a
+folder of this machine.
 
-The table raw is fed by the broker, or by the files that `flatmq pipeline ingest` lands; the others
-by the batches of raw and of measurements. So each of them can be removed, with its checkpoint and
-its state, and is made again from what it is made of.
+The table raw is written by the ingest: the one inside a run that has a broker, or any number of
+`flatmq pipeline ingest`. The others are made of raw and of measurements. So each of them can be
+removed, with its checkpoint and its state, and is made again from what it is made of.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,41 +27,42 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from deltalake.exceptions import DeltaError
 from prometheus_client.metrics_core import Metric
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 from rich.console import Console
 
-from . import options, room, service, sinks
+from . import checkpoints, editions, room, service, sinks
 from .in_use import InUse, InUseError
-from .jobs import columns, measurements, raw
+from .jobs import columns, measurements
+from .maintenance import Maintenance
 from .mapping.births import Births
-from .measured import RunNumbers
-from .merging import Merging
+from .measured import RunNumbers, of_ingest
 from .metrics import MetricsError, served
 from .missing import NOTICE, Missing
 from .notices import Notices
 from .open_windows import open_windows
 from .progress import Progress
 from .rare import Rare
+from .receiving import Receiving, ReceivingError
 from .session import SessionError, session
 from .state.known import Known
 from .state.once import Once
 from .state.store import StateError
-from .tables import Tables, TablesError, check
+from .tables import FOLLOWERS, Tables, TablesError, check
 
-JOBS = ("raw", "measurements", "windows", "health")
+JOBS = ("measurements", "windows", "health")
 _TABLES = {
-    "raw": ("raw",),
     "measurements": ("measurements", "out_of_time", "dead_letters"),
     "windows": ("windows",),
 }
 """The tables that a query writes."""
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s, without a signal
+_OFTEN = 0.1  # s between two commits of raw, at least
 _SOON = 1.0  # s: after a signal no longer interval between two batches is waited for
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 # Spark gives the process of a source 10 s to start, and has no setting for that: on a busy machine
@@ -70,6 +70,8 @@ _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 _SLOW = "Python worker failed to connect back"
 _RETRY = 5.0  # s from an error of a full disk to the first try to go on,
 _RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
+_PAUSE = 5.0  # s before a job that has failed is started again,
+_PAUSE_MOST = 600.0  # and at most, as it is doubled each time
 _OUT_OF_TIME = (
     "readings have a time too far from their arrival: they are in the table out_of_time, and not "
     "in measurements; --ahead and --behind set how far is too far"
@@ -84,16 +86,9 @@ _UNSURE = (
 )
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
-# Maximum of a batch of raw: what has come while Spark was away is worked off in several, as a
-# batch passes through the driver's memory on its way to a Delta table.
-_ROWS = 1_000_000
-_BYTES = 64 << 20  # of landed files, at 30 B a message or so; one file in any case
-_FOREVER = "36500d"  # a file that is older than others is a batch like any other
-_REMOVED = "30d"  # for which the name of a file is known, where they are removed
 
-_MESSAGE = ", ".join(f"`{name}` {kind}" for name, kind in columns.MESSAGE.items())
-_LANDED = ", ".join(
-    f"`{name}` {kind}" for name, kind in {**columns.MESSAGE, **columns.CARRIED}.items()
+_MESSAGE = ", ".join(
+    f"`{name}` {kind}" for name, kind in {**columns.MESSAGE, **columns.INVALID}.items()
 )
 
 
@@ -108,14 +103,9 @@ class Plan:
     out: Path
     """The folder of all tables; with `url`, of all but them: the log, the checkpoints."""
     source: dict[str, str] = field(default_factory=dict)
-    """Options of format("mqtt"); localStorage is OUT/log unless it says otherwise."""
-    landed: str | None = None
-    """Instead of the broker: the folder or URL where an ingest lands files."""
-    clean: bool = False
-    """Remove landed files once they are in the table raw."""
+    """Options of format("mqtt") to receive from a broker; localStorage is OUT/log unless it says
+    otherwise. Empty: others write the table raw."""
     jobs: Sequence[str] = JOBS
-    delta: bool = False
-    """Delta tables beside those of Parquet."""
     trigger: float = 1.0
     """s between two batches"""
     health_every: float = 60.0
@@ -127,12 +117,8 @@ class Plan:
     """Mapping files and shipped mappings, in their order: see `measurements.mapped`."""
     bounds: measurements.Bounds = field(default_factory=measurements.Bounds)
     """How far the time of a reading may be from its arrival."""
-    iceberg: str | None = None
-    """The namespace of Iceberg tables beside those of Parquet: those that grow."""
-    catalog: dict[str, str] = field(default_factory=dict)
-    """Properties of their catalog; without any, it is an SQLite database in OUT/iceberg."""
     url: str | None = None
-    """Where the tables are, of Delta alone, instead of in a folder: that of an object store."""
+    """Where the tables are, instead of in `out`: the URL of a folder in an object store."""
     keep: float | None = None
     """s after their end for which days are kept; None: for ever."""
 
@@ -154,8 +140,6 @@ class Run:
         self._mapping = measurements.mapped(plan.mapping, plan.identity)
         self._births = Births(plan.out / "state" / "births.json")
         self.say = say
-        self.where = f"{plan.url or plan.out}/raw"
-        """Where the table raw is."""
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
         self.notices = Notices()
         """What people are to know while it runs."""
@@ -165,46 +149,52 @@ class Run:
         """Why nothing is written at the moment: the error of a disk that is full; else empty."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
-        self._tables = Tables(spark, plan.out, plan.url, plan.delta, plan.iceberg, plan.catalog)
-        ways = {"raw": self._raw, "measurements": self._measurements, "windows": self._windows}
+        self._tables = Tables(spark, plan.url or plan.out)
+        self.where = self._tables.of("raw")
+        """Where the table raw is."""
+        ways = {"measurements": self._measurements, "windows": self._windows}
         self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
         if "health" in plan.jobs and "measurements" not in plan.jobs:
             self._ways["health"] = self._packs
         self._known = self._fleet()
-        self._merging = Merging(
-            self._tables, say, keep=plan.keep, checkpoints=plan.out / "checkpoints"
-        )
+        self._maintenance = Maintenance(self._tables.out, plan.out / "checkpoints", say, plan.keep)
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
         self._retry = _RETRY  # and s between two tries
+        self._failed: dict[str, str] = {}  # queries that have failed, why,
+        self._pauses: dict[str, float] = {}  # and s before the next try of each
+        self._beside: dict[str, str] = {}  # what fails beside the queries, and why
         self._slow: dict[str, float] = {}  # queries whose worker did not start in time, since when
-        self._queries = {job: start() for job, start in self._ways.items()}
+        self._read = 0  # messages that were read from raw
+        self._receiving: Receiving | None = None
+        if plan.source:
+            try:
+                self._receiving = Receiving(
+                    plan.source, plan.out / "log", self._tables.out, max(plan.trigger, _OFTEN), say
+                )
+            except ReceivingError as error:
+                raise RunError(str(error)) from error
+        try:
+            self._queries = {job: start() for job, start in self._ways.items()}
+        except BaseException:
+            if self._receiving is not None:
+                self._receiving.stop()
+            raise
 
     @property
     def rows(self) -> int:
-        """Messages that were written to the table raw since the start."""
-        return self._tables.rows("raw")
+        """Messages that came since the start: written to the table raw, or read from it."""
+        return self._read if self._receiving is None else self._receiving.landed
 
     # The queries
 
-    def _raw(self) -> StreamingQuery:
-        plan = self._plan
-        if plan.landed is not None:
-            frame = self._files(plan.landed)
-        else:
-            ours = {"localStorage": str(plan.out / "log"), "maxOffsetsPerTrigger": str(_ROWS)}
-            told = options.with_defaults(plan.source, ours)
-            frame = self._spark.readStream.format("mqtt").options(**told).load()
-        write = sinks.into((raw.raw, self._sinks("raw")), checkpoint=self._checkpoint("raw"))
-        return self._start("raw", frame, write)
-
     def _measurements(self) -> StreamingQuery:
-        frame = self._follow("raw", _MESSAGE)
+        frame = self._tables.follow("raw", _MESSAGE)
         write = sinks.into(
             (self._in_time, self._measured()),
             (self._out_of_time, self._rare("out_of_time")),
-            (measurements.dead, self._sinks("dead_letters")),
+            (measurements.dead, self._tables.sink("dead_letters")),
             checkpoint=self._checkpoint("measurements"),
         )
         return self._start("measurements", frame, self._without_copies("measurements", write))
@@ -212,14 +202,14 @@ class Run:
     def _packs(self) -> StreamingQuery:
         """Start the query for the health tables without the table measurements."""
         write = self._without_copies("health", lambda packs, batch: None)
-        return self._start("health", self._follow("raw", _MESSAGE), write)
+        return self._start("health", self._tables.follow("raw", _MESSAGE), write)
 
     def _fleet(self) -> Known:
         plan = self._plan
         name = "measurements" if "measurements" in plan.jobs else "health"
         return Known(
-            plan.out / "state" / f"{name}.sqlite", plan.out, self._tables.delta,
-            plan.health_every, unsure=lambda count: self.notices.add(_UNSURE, count),
+            plan.out / "state" / f"{name}.sqlite", self._tables.out, plan.health_every,
+            unsure=lambda count: self.notices.add(_UNSURE, count),
             bounds=plan.bounds,
         )  # fmt: skip
 
@@ -238,27 +228,25 @@ class Run:
     def _out_of_time(self, packs: DataFrame) -> DataFrame:
         return measurements.out_of_time(measurements.values(packs), self._plan.bounds)
 
-    def _measured(self) -> list[sinks.Sink]:
-        first, *more = self._sinks("measurements")
-        return [Missing(first, partial(self.notices.add, NOTICE)), *more]
+    def _measured(self) -> sinks.Sink:
+        return Missing(self._tables.sink("measurements"), partial(self.notices.add, NOTICE))
 
-    def _rare(self, name: str) -> list[sinks.Sink]:
-        """The sinks of a table that seldom gets a row; the first one reports them."""
+    def _rare(self, name: str) -> sinks.Sink:
+        """The sink of a table that seldom gets a row, and reports it."""
 
         def notice(count: int, row: dict[str, object]) -> None:
             example = f"such as {row['device']}: {row['time']}, received {row['received']}"
             self.notices.add(_OUT_OF_TIME, count, example)
 
-        first, *more = self._sinks(name)
-        return [Rare(first, notice), *(Rare(sink, lambda *_: None) for sink in more)]
+        return Rare(self._tables.sink(name), notice)
 
     def _windows(self) -> StreamingQuery:
         # Of no message there is the schema, too.
         none = self._spark.createDataFrame([], _MESSAGE)
         schema = measurements.measurements(none).schema
-        values = self._follow("measurements", schema)
+        values = self._tables.follow("measurements", schema)
         write = open_windows(
-            self._plan.out / "state" / "windows", self._sinks("windows"),
+            self._plan.out / "state" / "windows", self._tables.sink("windows"),
             too_late=lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
             checkpoint=self._checkpoint("windows"),
         )  # fmt: skip
@@ -267,10 +255,14 @@ class Run:
     def _start(
         self, name: str, frame: DataFrame, write: Callable[[DataFrame, int], None]
     ) -> StreamingQuery:
+        checkpoint = self._checkpoint(name)
+        if checkpoints.is_unused(checkpoint):
+            # Spark refuses what a full disk may have left of the first start of a query.
+            shutil.rmtree(checkpoint, ignore_errors=True)
         return (
             frame.writeStream.queryName(name)
             .foreachBatch(self._gates[name].through(write))
-            .option("checkpointLocation", str(self._checkpoint(name)))
+            .option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
         )
@@ -278,30 +270,19 @@ class Run:
     def _checkpoint(self, name: str) -> Path:
         return self._plan.out / "checkpoints" / name
 
-    def _files(self, folder: str) -> DataFrame:
-        clean = self._plan.clean
-        reader = (
-            self._spark.readStream.schema(_LANDED)
-            .option("maxBytesPerTrigger", _BYTES)
-            .option("maxFileAge", _REMOVED if clean else _FOREVER)
-            .option("cleanSource", "delete" if clean else "off")
-        )
-        return reader.parquet(folder)
-
-    def _follow(self, name: str, schema: str | StructType) -> DataFrame:
-        return self._tables.follow(name, schema)
-
-    def _sinks(self, name: str) -> list[sinks.Sink]:
-        return self._tables.sinks(name)
-
     # While they run
 
     def look(self) -> None:
         """Note the progress of the queries, and make the health tables when they are due.
 
-        A query that ended because a disk is full is started again once there is room.
-        Raises RunError when a query has ended for another reason.
+        A query that ended because a disk is full is started again once there is room; one that
+        has failed, after a pause. Raises RunError if nothing can be received any more.
         """
+        if self._receiving is not None:
+            try:
+                self._receiving.check()
+            except ReceivingError as error:
+                raise RunError(str(error)) from error
         for job, query in self._queries.items():
             if job in self._waiting:
                 continue
@@ -310,11 +291,11 @@ class Run:
                 self._ended(job, query)
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
-            self._on_a_full_disk(self._known.look)
-        self._on_a_full_disk(lambda: self._merging.look(bool(self.paused)))
+            self._aside("health", self._known.look)
+        self._aside("maintenance", lambda: self._maintenance.look(bool(self.paused)))
 
     def _ended(self, job: str, query: StreamingQuery) -> None:
-        """Handle a query that has ended: start it again, now or later, or raise RunError."""
+        """Handle a query that has ended: start it again, now or later."""
         error = query.exception()
         told = "it was stopped" if error is None else reason(error)
         if error is not None and room.is_full(_everything(error)):
@@ -326,7 +307,14 @@ class Run:
             self.say(f"the query {job} did not start within 10 s, and is started again")
             self._queries[job] = self._ways[job]()
         else:
-            raise RunError(f"the query {job} has ended: {told}")
+            pause = self._pauses.get(job, _PAUSE)
+            self._pauses[job] = min(2 * pause, _PAUSE_MOST)
+            self._waiting[job] = time.monotonic() + pause
+            self._failed[job] = told
+            self.say(
+                f"the job {job} has failed, and is started again in {pause:,.0f} s; the others go "
+                f"on: {told}"
+            )
 
     def _slow_for(self, job: str) -> float:
         """Return for how many seconds a query has not started; 0 the first time."""
@@ -348,14 +336,18 @@ class Run:
         if due and room.has_room(self._folders()):
             for job in due:
                 del self._waiting[job]
-                self._tried[job] = now
+                if job not in self._failed:
+                    self._tried[job] = now
                 self._queries[job] = self._ways[job]()
         elif due:
             self._waiting.update(dict.fromkeys(due, now + self._retry))
         for some in (self._tried, self._slow):
             for job in [job for job in some if self._works(job)]:
                 del some[job]
-        idle = not self._waiting and not self._tried
+        for job in [job for job in self._failed if self._works(job)]:
+            del self._failed[job], self._pauses[job]
+            self.say(f"the job {job} works again")
+        idle = not self._tried and self._waiting.keys() <= self._failed.keys()
         if self.paused and idle and room.has_room(self._folders()):
             self.paused = ""
             self._retry = _RETRY
@@ -373,21 +365,29 @@ class Run:
         """The folders that must take something before a query is started again."""
         return [self._plan.out, Path(tempfile.gettempdir())]
 
+    @property
+    def failed(self) -> str:
+        """The jobs that have failed since they last worked, and why; empty if there is none."""
+        every = [*self._failed.items(), *self._beside.items()]
+        return "; ".join(f"the job {job} has failed: {told}" for job, told in every)
+
     def up(self) -> bool:
-        """Return whether all queries have started."""
+        """Return whether all queries have started, or failed."""
         return all(
             query.isActive and "nitializing" not in str(query.status["message"])
-            for query in self._queries.values()
+            for job, query in self._queries.items()
+            if job not in self._failed
         )
 
     def _note(self, query: StreamingQuery) -> None:
-        known = None
         for progress in query.recentProgress:
             known = json.loads(progress.json)
             # A new query reports its next batch before there is one.
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 known["triggerMs"] = round(self._plan.trigger * 1000)
+                if known["name"] in FOLLOWERS["raw"]:
+                    known["numInputRows"] = self._known.came(known["batchId"])
                 try:
                     self._progress.write(json.dumps(known))
                 except OSError as error:
@@ -396,34 +396,39 @@ class Run:
                     self._pause(error)
                     return  # Spark keeps the last hundred: it is noted when there is room
                 self._seen[known["name"]] = known["batchId"]
+                if known["name"] in FOLLOWERS["raw"]:
+                    self._read += known["numInputRows"]
                 self.numbers.batch(known)
                 for table in _TABLES.get(known["name"], ()):
                     self.numbers.rows[table] = self._tables.rows(table)
-        if known is not None and known["name"] == "raw":
-            self.numbers.look(known)
 
     def health(self) -> None:
         """Write the tables health, devices and gaps as they are now."""
         if "health" in self._plan.jobs:
-            self._on_a_full_disk(self._known.refresh)
+            self._aside("health", self._known.refresh)
 
-    def _on_a_full_disk(self, write: Callable[[], None]) -> None:
-        """Write what is beside the queries; pause if the disk is full."""
+    def _aside(self, name: str, write: Callable[[], None]) -> None:
+        """Write what is beside the queries. Pause if the disk is full, and report other errors."""
         try:
             write()
-        except StateError as error:
-            raise RunError(str(error)) from error
-        except OSError as error:
-            if not room.is_full(error):
-                raise
-            self._pause(error)
+            self._beside.pop(name, None)
+        except (StateError, OSError, DeltaError) as error:
+            told = next(iter(str(error).splitlines()), "")  # a stack trace may follow
+            if room.is_full(error):
+                self._pause(error)
+            elif self._beside.get(name) != told:
+                self._beside[name] = told
+                self.say(f"the job {name} has failed, and is tried again; others go on: {told}")
 
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
-        log = Path(self._plan.source.get("localStorage", self._plan.out / "log"))
-        self.numbers.devices(self._plan.out / "devices")
+        if self._receiving is not None:
+            yield from of_ingest(self._receiving.service)
+            self.numbers.rows["raw"] = self._receiving.landed
+        self.numbers.devices(self._tables.of("devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
-        return self.numbers.of_run(late, log, bool(self.paused))
+        failed = len(self._failed) + len(self._beside)
+        yield from self.numbers.of_run(late, bool(self.paused), failed)
 
     def finish(self, past: Callable[[float], bool] = lambda seconds: False) -> None:
         """Work off what is there: what comes from the broker, then what is made of it.
@@ -433,41 +438,38 @@ class Run:
         past  says whether so many seconds have passed since a signal; what takes longer than
               service.DRAIN, FOLLOW, STOP and HEALTH is then left to the next run
         """
-        end = time.monotonic() + _DRAIN
-        for job in self._queries:
-            if job == "raw":
-                idle = 0
-                while idle < 2 and time.monotonic() < end and not past(service.DRAIN):
-                    self.look()
-                    told = self._queries[job].status
-                    busy = told["isDataAvailable"] or told["isTriggerActive"]
-                    idle = 0 if busy else idle + 1
-                    trigger = min(self._plan.trigger, _SOON) if past(0) else self._plan.trigger
-                    time.sleep(_LOOK + (0 if busy else trigger))
-                self.look()
-                self._halt(job, lambda: past(service.FOLLOW))
-            else:
-                query = self._queries[job]
-                try:
-                    service.within(query.processAllAvailable, lambda: past(service.FOLLOW))
-                except PySparkException as error:
-                    if _SLOW not in reason(error) and not room.is_full(_everything(error)):
-                        raise
-                self._note(query)
+        self._drain(past)
+        for job, query in self._queries.items():
+            if job in self._waiting:
+                continue
+            try:
+                service.within(query.processAllAvailable, lambda: past(service.FOLLOW))
+            except PySparkException as error:
+                if _SLOW not in reason(error) and not room.is_full(_everything(error)):
+                    self._failed[job] = reason(error)
+            self._note(query)
         if not past(service.STOP):
             service.within(self.health, lambda: past(service.HEALTH))
 
-    def _halt(self, job: str, over: Callable[[], bool]) -> None:
-        """Stop a query after the batch that it is writing, or within it if that takes too long."""
-        self._gates[job].close(over)
-        self._note(self._queries[job])
-        self._queries[job].stop()
+    def _drain(self, past: Callable[[float], bool]) -> None:
+        """Receive until nothing more comes, and land it."""
+        if self._receiving is None:
+            return
+        end, seen = time.monotonic() + _DRAIN, -1
+        while time.monotonic() < end and not past(service.DRAIN):
+            self.look()
+            if seen == (seen := self._receiving.received):
+                break
+            time.sleep(min(_SOON, _LOOK + self._plan.trigger))
+        service.within(self._receiving.finish, lambda: past(service.FOLLOW))
 
     def stop(self) -> None:
-        """Stop the queries; a batch that is under way is done again by the next run."""
+        """Stop receiving and the queries; a batch that is under way is done by the next run."""
+        if self._receiving is not None:
+            self._receiving.stop()
         for query in self._queries.values():
             query.stop()
-        self._merging.close()
+        self._maintenance.close()
         self._known.close()
         self._progress.close()
 
@@ -547,6 +549,8 @@ def main(
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():
         say(f"in all {count:,} {text}")
+    if running.failed:
+        raise RunError(running.failed)
     return 0
 
 
@@ -584,6 +588,7 @@ def _check(plan: Plan) -> None:
     """Raise RunError if a folder of the plan cannot be used, before Spark is started for it."""
     folder = plan.out
     try:
+        editions.check(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -592,13 +597,13 @@ def _check(plan: Plan) -> None:
             raise RunError(f"OUT must be a folder to write to: {folder}: {error.strerror}") from (
                 error
             )
+    except editions.EditionError as error:
+        raise RunError(str(error)) from error
     if plan.url is not None:
         try:
             check(plan.url)
         except TablesError as error:
             raise RunError(str(error)) from error
-    if plan.landed is not None and "://" not in plan.landed and not Path(plan.landed).is_dir():
-        raise RunError(f"--landed must be the folder of an ingest: {plan.landed}: no such folder")
 
 
 def _full(error: BaseException) -> str:

@@ -41,8 +41,8 @@ from pyspark.sql.types import StructType
 
 from ..trust import TrustError
 from . import log, refusals
-from .ingest import Ingest
-from .options import OptionError, Settings, parse, parse_sink, verifying
+from .ingest import Ingest, by_settings
+from .options import OptionError, Settings, parse, parse_sink
 from .publishing import BatchWriter, StreamWriter
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
@@ -388,23 +388,7 @@ def _opened(settings: Settings) -> log.Writer:
 
 
 def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
-    assert settings.host is not None
     try:
-        return Ingest(
-            writer,
-            (settings.host, settings.port),
-            settings.filters,
-            settings.qos,
-            settings.client_id,
-            clean_session=settings.clean_session,
-            session_expiry=settings.session_expiry,
-            user=settings.username,
-            password=settings.password,
-            keepalive=settings.keep_alive,
-            version=settings.version,
-            timeout=settings.timeout,
-            tls=verifying(settings.tls),
-            say=_say,
-        )
+        return by_settings(settings, writer, _say)
     except TrustError as error:
         raise SourceError(str(error)) from error

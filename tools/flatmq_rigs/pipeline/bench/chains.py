@@ -1,4 +1,4 @@
-"""The speed of a whole pipeline, from the broker to Parquet, and the share of each part.
+"""The speed of a whole pipeline, from the broker to Delta tables, and the share of each part.
 
 A run has a session of its own, in which the chains follow each other. It prints lines of JSON: the
 name of each that begins, and then what it took.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,12 +26,11 @@ from pyspark.sql.types import StructType
 
 from flatmq_tools import broker
 from flatmq_tools.pipeline import sinks
-from flatmq_tools.pipeline.jobs import raw
 from flatmq_tools.pipeline.log import Writer
 from flatmq_tools.pipeline.options import Settings, parse
 from flatmq_tools.pipeline.run import Plan, Run
 from flatmq_tools.pipeline.session import session
-from flatmq_tools.pipeline.source import SCHEMA, MqttSource, StreamReader
+from flatmq_tools.pipeline.source import MqttSource, StreamReader
 
 from ..processes import Command
 from .figures import BenchError, Figure
@@ -98,12 +97,9 @@ def _part(command: str) -> str:
     return "driver"
 
 
-def _rows(table: Path, seen: dict[Path, int]) -> int:
-    """Return how many rows the batches of a table have; `seen` are those counted before."""
-    for batch in (*table.glob("batch=*"), *table.glob("day=*/batch=*")):
-        if batch not in seen:
-            seen[batch] = sum(pq.read_metadata(file).num_rows for file in batch.glob("*.parquet"))
-    return sum(seen.values())
+def _rows(table: str) -> int:
+    """Return how many rows a table has."""
+    return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(table) else 0
 
 
 def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> Figure:
@@ -111,10 +107,9 @@ def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> 
 
     What `start` returns is called at each look, and raises what has gone wrong.
     """
-    seen: dict[Path, int] = {}
     parts, since = _Parts(), time.monotonic()
     check = start()
-    while (have := _rows(table, seen)) < count:
+    while (have := _rows(str(table))) < count:
         check()
         if time.monotonic() - since > PATIENCE:
             raise BenchError(f"{have} of {count} rows in {table} after {PATIENCE} s")
@@ -123,9 +118,10 @@ def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> 
 
 
 def _query(frame: DataFrame, folder: Path) -> StreamingQuery:
-    """The job raw, into the table in `folder`."""
+    """Every message, into a table in `folder`."""
+    table = sinks.Delta(folder / "raw", by_day="timestamp")
     return (
-        frame.writeStream.foreachBatch(sinks.into((raw.raw, [sinks.Parquet(folder / "raw")])))
+        frame.writeStream.foreachBatch(sinks.into((lambda rows: rows, table)))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime=f"{round(_TRIGGER * 1000)} milliseconds")
         .start()
@@ -177,26 +173,29 @@ def paho(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -
     return _raw(reader.load, folder, count)
 
 
-def files(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
-    """`flatmq pipeline ingest`, and Spark's source of files."""
-    landed = folder / "landed"
-    landed.mkdir()
-    reader = spark.readStream.schema(SCHEMA)
-    ingest = Command(
-        folder / "ingest.txt", "ingest", server.address, landed, "--log", folder / "log",
-        "--filter", FILTER, "--client-id", CLIENT_ID, "--every", str(_TRIGGER),
-    )  # fmt: skip
+def ingest(_: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
+    """`flatmq pipeline ingest`, up to the table raw."""
+    started: list[Command] = []
+
+    def start() -> Callable[[], None]:
+        started.append(
+            Command(
+                folder / "ingest.txt", "ingest", server.address, folder, "--log", folder / "log",
+                "--filter", FILTER, "--client-id", CLIENT_ID, "--every", str(_TRIGGER),
+            )
+        )  # fmt: skip
+        return started[0].check
+
     try:
-        return _raw(lambda: reader.parquet(str(landed)), folder, count)
-    except BenchError as error:
-        raise BenchError(f"{error}; the ingest said: {ingest.words()}") from error
+        return _timed(start, folder / "raw", count)
     finally:
-        ingest.stop()
+        for one in started:
+            one.stop()
 
 
 def jobs(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
     """`flatmq pipeline run`, up to the table of measurements."""
-    plan = Plan(folder, _options(server, folder), jobs=("raw", "measurements"), trigger=_TRIGGER)
+    plan = Plan(folder, _options(server, folder), jobs=("measurements",), trigger=_TRIGGER)
     running = []
 
     def start() -> Callable[[], None]:
@@ -225,15 +224,15 @@ def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) ->
 CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Figure]] = {
     "source": source,
     "source-paho": paho,
-    "files": files,
+    "ingest": ingest,
     "jobs": jobs,
     "log": from_log,
 }
 LABELS = {
     "source": '`format("mqtt")`, and the table raw',
     "source-paho": "the same with paho-mqtt in our client's place",
-    "files": "`flatmq pipeline ingest`, Spark's source of files, and the table raw",
-    "jobs": '`format("mqtt")`, the table raw, and the table of measurements that is made of it',
+    "ingest": "`flatmq pipeline ingest`, and the table raw",
+    "jobs": "`flatmq pipeline run`: raw, and the table of measurements that is made of it",
     "log": "the ceiling: what the ingest has written, read by Spark with no sink",
 }
 

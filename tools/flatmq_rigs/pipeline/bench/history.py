@@ -21,16 +21,18 @@ from pathlib import Path
 from statistics import median
 
 import psutil
+from deltalake import DeltaTable
 from rich.console import Console
 
 from flatmq_tools.pipeline.state.arrivals import State
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.state.values import DAY
+from flatmq_tools.pipeline.tables import SNAPSHOTS
 
 from ... import results
 from ..processes import Command, CommandError
-from .past import MINUTES, STATE, Fleet, include, make, raw_file, write
+from .past import MINUTES, STATE, Fleet, include, make, write
 
 NAME = "history"
 DEVICES = 500
@@ -139,20 +141,15 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
 
     Then put the past in front of it, as if the run had done that, a batch for each day.
     """
-    landed = _land(fleet, days * MINUTES, 1, out / "landed" / "0.parquet")
+    landed = _land(fleet, days * MINUTES, 1, out)
     with _Run(out) as run:
         run.started()
         run.finished(lambda: _messages(out) >= landed)
-    for query in ("raw", "measurements"):
-        _renumber(out / "checkpoints" / query, days)
-    [first] = (out / "raw").glob("**/batch=0")
-    minute = raw_file(out / "raw", fleet, days).parent
-    minute.parent.mkdir(parents=True, exist_ok=True)
-    first.rename(minute)
-    for table in ("measurements", "dead_letters"):
-        for batch in (out / table).glob("**/batch=*"):
-            shutil.rmtree(batch)
-    shutil.copytree(past / "raw", out / "raw", copy_function=os.link, dirs_exist_ok=True)
+    for table in ("raw", "measurements", "dead_letters"):
+        shutil.rmtree(out / table)
+    shutil.copytree(past / "raw", out / "raw", copy_function=os.link)
+    _land(fleet, days * MINUTES, 1, out)
+    _renumber(out / "checkpoints" / "measurements", days, out / "raw")
     with closing(Store(out / STATE)) as store:
         ran = store.place()
     if ran is None:
@@ -164,46 +161,46 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
             State(store), fleet, fleet.arrivals(days * MINUTES, 1),
             Place(ran.query, days, days + 1, None),
         )  # fmt: skip
-    for name in ("health", "gaps", "devices"):
+    for name in SNAPSHOTS:
         shutil.rmtree(out / name)
         shutil.copytree(past / name, out / name)
 
 
-def _renumber(checkpoint: Path, batch: int) -> None:
-    """Make the last batch of a query the one of this number, and what it read, too."""
+def _renumber(checkpoint: Path, batch: int, raw: Path) -> None:
+    """Make the last batch of a query the one of this number, up to the end of the table raw."""
     last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
     kept = {name: (checkpoint / name / str(last)).read_text() for name in ("offsets", "commits")}
     *head, line = kept["offsets"].splitlines()
-    offset = json.loads(line)
+    table = DeltaTable(str(raw))
+    offset = {
+        **json.loads(line), "table": str(table.metadata().id), "version": table.version() + 1,
+        "file": 0, "group": 0, "whole": False,
+    }  # fmt: skip
     for folder in kept:
         for file in (checkpoint / folder).iterdir():
             file.unlink()
     # Spark reads the one before it, too.
     for number in (batch - 1, batch):
-        if "batch" in offset:
-            offset["batch"] = number + 1
         text = "\n".join([*head, json.dumps(offset)])
         (checkpoint / "offsets" / str(number)).write_text(text)
         (checkpoint / "commits" / str(number)).write_text(kept["commits"])
 
 
-def _land(fleet: Fleet, first: int, minutes: int, file: Path) -> int:
+def _land(fleet: Fleet, first: int, minutes: int, out: Path) -> int:
     """Land messages as an ingest does; return how many."""
     messages = fleet.messages(fleet.arrivals(first, minutes))
-    draft = file.with_name(f".{file.name}")
-    write(messages, draft)
-    draft.rename(file)
+    write(messages, out, first)
     return len(messages)
 
 
 class _Run(Command):
-    """`flatmq pipeline run` of a folder OUT/landed, as a process of its own."""
+    """`flatmq pipeline run` of what is in OUT/raw, as a process of its own."""
 
     def __init__(self, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self._begun = time.monotonic()
-        jobs = [word for job in ("raw", "measurements", "health") for word in ("--job", job)]
-        super().__init__(out / "run.txt", "run", out, "--landed", out / "landed", *jobs)
+        jobs = [word for job in ("measurements", "health") for word in ("--job", job)]
+        super().__init__(out / "run.txt", "run", out, *jobs)
         self.memory = 0.0
         """MiB of it and of the processes that it has started, at most."""
 
@@ -244,7 +241,7 @@ def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float, fl
     Return the seconds and s of CPU until its queries run and MiB, and the messages that its state
     then counts. Raises HistoryError if these are not as many as came.
     """
-    hour = _land(fleet, days * MINUTES + 1, _HOUR, out / "landed" / "1.parquet")
+    hour = _land(fleet, days * MINUTES + 1, _HOUR, out)
     before = _messages(out)
     with _Run(out) as run:
         seconds = run.started()
@@ -310,7 +307,7 @@ def refresh(out: Path, days: int) -> tuple[float, float, float]:
     Return the median seconds and CPU seconds, and the peak MiB.
     """
     fleet = Fleet(DEVICES, BEGIN)
-    snapshots = Snapshots(out / STATE, out)
+    snapshots = Snapshots(out / STATE, str(out))
     seconds, cpu = [], []
     with closing(Store(out / STATE)) as store:
         state = State(store)

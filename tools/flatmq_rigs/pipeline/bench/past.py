@@ -7,21 +7,20 @@ a run is filled through its own interface, day by day.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State
 from flatmq_tools.pipeline.state.history import SECOND, Came, Newest
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
-from flatmq_tools.pipeline.state.values import DAY
+from flatmq_tools.pipeline.tables import BY_DAY
 
 Ints = NDArray[np.int64]
 
@@ -32,7 +31,7 @@ MINUTES = 1440
 """Of a day."""
 _WEEK = 7 * MINUTES
 _RARE = 1000  # one reading in so many is lost, and one comes twice
-_ROWS = 1 << 20  # of a row group
+_LOG = "past"  # whose commits they are
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()), ("payload", pa.binary()), ("timestamp", pa.timestamp("us", "UTC")),
@@ -136,22 +135,12 @@ def came(packs: Arrivals) -> Came:
     return Came(second * SECOND, count, packs.at[first], packs.at[first + count - 1])
 
 
-def write(table: pa.Table, file: Path) -> None:
-    """Write messages as a file of the table raw."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(
-        table, file, compression="zstd", row_group_size=_ROWS,
-        use_dictionary=["topic", "qos", "retain", "dup"],
-    )  # fmt: skip
-
-
-def raw_file(raw: Path, fleet: Fleet, day: int, batch: int | None = None) -> Path:
-    """Return the file of a batch of raw on a day of the fleet."""
-    date = datetime.datetime.fromtimestamp(
-        (fleet.begin + day * DAY) / SECOND, datetime.timezone.utc
-    )
-    number = day if batch is None else batch
-    return raw / f"day={date:%Y-%m-%d}" / f"batch={number}" / "part-0.parquet"
+def write(messages: pa.Table, out: Path, number: int) -> None:
+    """Add messages to the table raw, as the commit of an ingest with that number."""
+    raw = Delta(out / "raw", by_day=BY_DAY["raw"])
+    last = raw.last(_LOG)
+    if last is None or number > last:
+        raw.add([messages], messages.schema, _LOG, number)
 
 
 def make(
@@ -163,14 +152,14 @@ def make(
     as they are. `show` takes the number of days that are done.
     """
     state = folder / STATE
-    snapshots = Snapshots(state, folder)
+    snapshots = Snapshots(state, str(folder))
     with Store(state) as store:
         known = State(store)
         place = store.place()
         messages = fleet.messages(fleet.arrivals(0, MINUTES))
         for day in range(0 if place is None else place.next or 0, days):
             packs = fleet.arrivals(day * MINUTES, MINUTES)
-            write(fleet.moved(messages, packs), raw_file(folder / "raw", fleet, day))
+            write(fleet.moved(messages, packs), folder, day)
             include(known, fleet, packs, Place(QUERY, day, day + 1, None))
             snapshots.refresh()
             show(day + 1)

@@ -94,12 +94,12 @@ def memory(_host: str, _port: int, folder: Path, count: int, version: int = 4) -
 
 
 def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
-    """Log to Parquet."""
+    """Log to the table raw."""
     with Writer(folder) as log:
         fill(log, count)
         log.rotate()
         watch = Watch()
-        Landing(log, str(folder / "landed")).land()
+        Landing(log, str(folder / "out")).land()
         return watch.figure(count)
 
 
@@ -117,7 +117,7 @@ LABELS = {
     "paho": "as flatmq, with paho-mqtt",
     "memory": "as flatmq, of bytes that are in memory: no broker, and no network",
     "memory-5": "the same in MQTT 5",
-    "landing": "the log to Parquet",
+    "landing": "the log to the table raw",
 }
 FROM_BROKER = ("flatmq", "flatmq-5", "paho")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import col, lit, when
+from pyspark.sql.functions import col, when
 
 MESSAGE = {
     "topic": "string",
@@ -18,16 +18,7 @@ MESSAGE = {
     "dup": "boolean",
     "offset": "bigint",  # in its log, from 0
 }
-CARRIED = {
-    "user_properties": "array<struct<name:string,value:string>>",  # in their order
-    "content_type": "string",
-    "response_topic": "string",
-    "correlation_data": "binary",
-    "message_expiry": "bigint",  # s that were left when it was received
-    "payload_format": "int",  # 1 if the payload is UTF-8 text
-    "invalid_properties": "binary",  # as they came, if they break a rule: the others are null then
-}
-"""The properties of MQTT 5, which tables that were made before they were there lack."""
+INVALID = {"invalid_properties": "binary"}  # as they came, if they break a rule
 TELEMETRY = ("dev/+/telemetry",)
 STATUS = ("dev/+/status",)
 
@@ -50,23 +41,6 @@ def messages(frame: DataFrame) -> DataFrame:
     return frame.select(*MESSAGE)
 
 
-def whole(frame: DataFrame) -> DataFrame:
-    """Return the columns of a message and its properties; missing properties are null.
-
-    Raises ColumnsError as `messages` does.
-    """
-    there = dict(frame.dtypes)
-    base = messages(frame).columns
-    more = []
-    for name, kind in CARRIED.items():
-        if name in there:
-            _check(name, there[name], kind)
-            more.append(col(name))
-        else:
-            more.append(lit(None).cast(kind).alias(name))
-    return frame.select(*base, *more)
-
-
 def with_fault(frame: DataFrame) -> DataFrame:
     """Return what `messages` does, and a column `fault`: a rule of MQTT that the message breaks.
 
@@ -80,7 +54,7 @@ def with_fault(frame: DataFrame) -> DataFrame:
         .when(escaped & topic.rlike("#[89A-F]"), "topic name: not UTF-8")
         .when(escaped | topic.contains("+"), "topic name: wildcards are not allowed")
     )
-    if "invalid_properties" in frame.columns:
+    if INVALID.keys() <= {*frame.columns}:
         fault = fault.when(col("invalid_properties").isNotNull(), "properties: not valid")
     messages(frame)  # raises ColumnsError
     return frame.select(*MESSAGE, fault.alias("fault"))

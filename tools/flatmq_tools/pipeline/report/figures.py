@@ -9,7 +9,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..tables import FOLLOWERS
 
 RAW = "raw"
 BUCKETS = 120
@@ -188,7 +190,7 @@ class Batch(NamedTuple):
     seconds: float
     trigger: float | None
     rows: int
-    spool: int | None
+    spool: int | None = None
     """Messages that were received, and not in this batch or one before."""
 
     @property
@@ -273,7 +275,7 @@ def losing(devices: Iterable[Device], ends: Mapping[str, tuple[float, float]]) -
 
 
 def waited(figures: Figures, ends: Sequence[float], came: Sequence[int]) -> None:
-    """Find the depth of the spool where Spark read files, whose offsets it does not report.
+    """Find the depth of the spool: what the jobs that read the table raw have still to read.
 
     It is what was received when a batch began, without what is in the table with it. The end
     of the table is known, so progress may begin anywhere.
@@ -285,7 +287,7 @@ def waited(figures: Figures, ends: Sequence[float], came: Sequence[int]) -> None
     taken = figures.messages
     received = [count + taken - received[-1] for count in received] if received else []
     for n, batch in reversed([*enumerate(figures.batches)]):
-        if batch.query == RAW:
+        if batch.query in FOLLOWERS[RAW]:
             known = bisect.bisect_right(ends, batch.at)
             waits = (received[known - 1] if known else 0) - taken
             figures.batches[n] = batch._replace(spool=max(waits, 0))
@@ -313,12 +315,11 @@ def batches(lines: Iterable[str], start: datetime.datetime) -> list[Batch]:
             at = datetime.datetime.fromisoformat(said["timestamp"].replace("Z", "+00:00"))
             trigger = said.get("triggerMs")
             batch = Batch(
-                str(said.get("name") or "raw"),
+                str(said.get("name") or "measurements"),
                 (at - start).total_seconds(),
                 said["durationMs"].get("triggerExecution", said.get("batchDuration", 0)) / 1000,
                 None if trigger is None else trigger / 1000,
                 said["numInputRows"],
-                _spool(said),
             )
             found[str(said.get("id")), said["batchId"]] = batch
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -334,24 +335,3 @@ def within(
     low = -math.inf if since is None else (since - start).total_seconds()
     high = math.inf if until is None else (until - start).total_seconds()
     return [batch for batch in batches if low <= batch.at < high]
-
-
-def _spool(said: dict[str, Any]) -> int | None:
-    """Return how far the newest offset of the log is past the end of the batch.
-
-    Returns None where the source has no log.
-    """
-    source: dict[str, Any] = next(iter(said.get("sources") or []), {})
-    latest, end = (_offset(source.get(name)) for name in ("latestOffset", "endOffset"))
-    return None if latest is None or end is None else max(latest - end, 0)
-
-
-def _offset(said: Any) -> int | None:
-    if isinstance(said, str):
-        try:
-            said = json.loads(said)
-        except ValueError:
-            return None
-    if isinstance(said, dict):
-        said = said.get("offset")
-    return said if isinstance(said, int) else None

@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -50,8 +51,8 @@ def of_tables(
 ) -> Figures:  # fmt: skip
     """Return the figures of the tables in `folder`. Raises ReportError and PeriodError.
 
-    They are raw/ (Parquet, in whatever subfolders, or Delta), and the batches that `progress`
-    keeps, if any. `identity` and `mapping` are as for `measurements.packs`.
+    They are the Delta table raw, and the batches that `progress` keeps, if any. `identity` and
+    `mapping` are as for `measurements.packs`.
     """
     newest = None
     if period.relative:
@@ -66,7 +67,7 @@ def of_tables(
         figures.devices = [device._replace(unheard=0) for device in figures.devices]
     batches = shared.batches(progress.lines(folder), figures.since)
     figures.batches = shared.within(batches, figures.since, since, until)
-    if figures.batches and all(batch.spool is None for batch in figures.batches):
+    if figures.batches:
         _waited(figures, raw)
     return figures
 
@@ -105,20 +106,15 @@ def table(
     spark: SparkSession, folder: Path, since: datetime.datetime | None = None,
     until: datetime.datetime | None = None,
 ) -> DataFrame:  # fmt: skip
-    """Return the messages of a stretch of time in a folder of Parquet or Delta.
+    """Return the messages of a stretch of time in a Delta table.
 
-    If the table is partitioned by day, only the days of the stretch are read. Raises
-    ReportError.
+    If it is partitioned by day, only the days of the stretch are read. Raises ReportError.
     """
-    if (folder / "_delta_log").is_dir():
-        from deltalake import DeltaTable
-
+    files: list[str] = []
+    if DeltaTable.is_deltatable(str(folder)):
         delta = DeltaTable(folder)
         by_day = delta.metadata().partition_columns == ["day"]
         files = delta.file_uris(_days(since, until) or None) if by_day else delta.file_uris()
-    else:
-        found = [f for f in folder.rglob("*.parquet") if not _is_hidden(f.relative_to(folder))]
-        files = [str(f) for f in found if _is_within(f.relative_to(folder), since, until)]
     if not files:
         raise ReportError(
             f"{folder} has no messages: is it the folder that the jobs write to?"
@@ -146,25 +142,8 @@ def _days(
     return found
 
 
-def _is_within(
-    file: Path, since: datetime.datetime | None, until: datetime.datetime | None
-) -> bool:
-    """Return whether a file may have messages of a stretch of time, by its folder day=..."""
-    day = next((part[4:] for part in file.parts if part.startswith("day=")), None)
-    if day is None or day.startswith("__"):  # Hive's name for a day that is null
-        return True
-    return (since is None or day >= f"{since:%Y-%m-%d}") and (
-        until is None or day <= f"{until:%Y-%m-%d}"
-    )
-
-
 def _micros(moment: datetime.datetime) -> int:
     return round(moment.timestamp() * 1e6)
-
-
-def _is_hidden(path: Path) -> bool:
-    """As Spark sees it: what is being written begins so."""
-    return any(part[0] in "._" for part in path.parts)
 
 
 def of_messages(

@@ -63,7 +63,7 @@ def of_state(folder: Path, period: Period) -> Figures | None:
             asked.ask()
             batches = shared.batches(progress.lines(folder), figures.since)
             figures.batches = shared.within(batches, figures.since, *asked.period)
-            if figures.batches and all(batch.spool is None for batch in figures.batches):
+            if figures.batches:
                 asked.waited()
             return figures
     return None

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import acero
 
@@ -32,15 +33,10 @@ _MANY = 2000
 
 
 def dataset(folder: Path) -> ds.Dataset | None:
-    """Return a table, Parquet or Delta; None if it is not there."""
-    if (folder / "_delta_log").is_dir():
-        from deltalake import DeltaTable
-
-        return DeltaTable(folder).to_pyarrow_dataset()
-    if not folder.is_dir():
+    """Return a table; None if it is not there."""
+    if not DeltaTable.is_deltatable(str(folder)):
         return None
-    found = ds.dataset(folder, format="parquet", partitioning="hive")
-    return found if found.files else None
+    return DeltaTable(folder).to_pyarrow_dataset()
 
 
 def within(

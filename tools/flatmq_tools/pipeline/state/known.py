@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,20 +18,19 @@ class Known:
     """The state of a run.
 
     file    of the state
-    folder  where the tables health, devices and gaps are; on this machine
-    delta   the folder or URL of Delta tables of the same names; None for none
+    out     the folder or URL of the tables health, devices and gaps
     every   s between two refreshes of these tables, and more if one takes more than a tenth
     unsure  called with the number of packs of a batch that may be copies, and are written
     bounds  how far the time of a reading may be from its arrival
     """
 
     def __init__(
-        self, file: Path, folder: Path, delta: str | None, every: float,
+        self, file: Path, out: str, every: float,
         unsure: Callable[[int], None], bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
         self._bounds = bounds
         self._file = file
-        self._snapshots = Snapshots(file, folder, delta)
+        self._snapshots = Snapshots(file, out)
         self._every = every
         self._unsure = unsure
         self._once: Once | None = None
@@ -44,13 +42,15 @@ class Known:
         """Return what `foreachBatch` takes; the one from before is of no use then."""
         if self._once is not None:
             self._once.close()
-        # An earlier version had Spark keep what it knew of copies in its checkpoint.
-        shutil.rmtree(checkpoint / "state", ignore_errors=True)
         self._once = Once(
             self._file, raw, str(checkpoint.absolute()), parse, write, unsure=self._unsure,
             bounds=self._bounds,
         )  # fmt: skip
         return self._once
+
+    def came(self, batch: int) -> int:
+        """Return how many messages were in one of the newest batches."""
+        return 0 if self._once is None else self._once.came.get(batch, 0)
 
     def look(self) -> None:
         """Have the tables refreshed in the background, if they are due.

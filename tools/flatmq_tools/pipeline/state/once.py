@@ -7,22 +7,18 @@ marked against the same state again, so its rows are the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.datasource import ReadMaxRows
-from pyspark.sql.types import StructType
 
-from .. import batches
+from .. import checkpoints, delta_batches
 from ..jobs import columns, measurements
 from . import history
 from .arrivals import Arrivals, Marked, State, Status
@@ -38,6 +34,7 @@ _TOPIC = 200  # characters of the topic name of a dead letter that are kept
 _TEXT = 200  # characters of a newest value that are kept, if it is a text
 _VALUES = 200_000  # newest values that are taken from a batch, at most
 _ROW = "row"
+_NEWEST = 100  # batches
 _ROWS = 1_000_000  # of raw that are read again at a time
 _MESSAGE = ", ".join(f"{name} {kind}" for name, kind in columns.MESSAGE.items())
 
@@ -50,7 +47,7 @@ class Once:
 
     file        the state; a path on this machine
     raw         the table raw: a path or URL
-    checkpoint  the checkpoint of the query: a path or URL
+    checkpoint  the checkpoint of the query: a path on this machine
     parse       turns messages into packs, as `measurements.packs` does
     write       is called with the packs of a batch, without copies, and the number of the batch;
                 it must write each batch once, as `sinks.into` does
@@ -76,6 +73,9 @@ class Once:
         self._write = write
         self._status = status
         self._unsure = unsure
+        self._messages = 0  # in the last batch
+        self.came: dict[int, int] = {}
+        """Messages in each of the newest batches: Spark counts those that it reads twice twice."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
@@ -90,7 +90,9 @@ class Once:
         elif place.batch == batch_id:
             return  # The run was killed before Spark recorded that the batch is done.
         marked = self._take(batch, lambda packs: self._write(packs, batch_id))
-        self._state.commit(marked, Place(query, batch_id, self._end(batch_id), None))
+        self.came.pop(batch_id - _NEWEST, None)
+        self.came[batch_id] = self._messages
+        self._state.commit(marked, Place(query, batch_id, None, None))
         if marked.unsure:
             self._unsure(marked.unsure)
 
@@ -109,6 +111,7 @@ class Once:
             arrivals = Arrivals.of(keys.filter(numbered))
             others = Unnumbered.of(keys.filter(pc.and_not(alive, numbered)))
             statuses, now, came = self._heard(batch)
+            self._messages = int(came.messages.sum())
             came.dead = _dead(keys.filter(pc.invert(alive)))
             marked = self._state.mark(arrivals, statuses, now, others, came)
             fresh = _without(packs, marked.copies.tolist()).drop(_ROW)
@@ -195,47 +198,19 @@ class Once:
 
     def _catch_up(self, spark: SparkSession, query: str, batch_id: int) -> None:
         """Include the batches that the query read before this one, without writing them."""
-        place = self._state.store.place()
-        until = self._end(batch_id - 1) if batch_id else None
-        if batch_id and until is None:
+        self._state.store.clear()
+        self._state.forget_names()
+        if not batch_id:
+            return
+        until = checkpoints.offset(self._checkpoint, batch_id - 1)
+        if until is None:
             raise StateError(
                 f"{self._state.store.file} lacks the batches before {batch_id}, and they cannot "
                 f"be read again from raw: restore the file, or remove the tables made from raw, "
                 f"with their checkpoint {self._checkpoint}, and start again"
             )
-        begin = None if place is None else place.next
-        known = place is not None and place.query == query
-        behind = place is not None and (place.batch is None or place.batch < batch_id)
-        if until is None:  # nothing was before; raw may be a table of Delta, too
-            self._state.store.clear()
-            self._state.forget_names()
-            return
-        reader = batches.Reader(self._raw, StructType(), _ROWS)
-        if begin is None or not (known and behind and begin <= until):
-            self._state.store.clear()
-            self._state.forget_names()
-            begin = int(reader.initialOffset()["batch"])
-        while begin < until:
-            start = {"query": None, "batch": begin}
-            end = min(int(reader.latestOffset(start, ReadMaxRows(_ROWS))["batch"]), until)
-            if end <= begin:
-                break  # What is left was removed.
-            marked = self._take(batches.table(spark, self._raw, _MESSAGE, begin, end), None)
-            self._state.commit(marked, Place(query, None, end, None))
-            begin = end
-
-    def _end(self, batch_id: int) -> int | None:
-        """Return the batch of raw that follows a batch of the query.
-
-        None if Spark has not recorded it, or if raw has no such numbers.
-        """
-        try:
-            with fsspec.open(f"{self._checkpoint}/offsets/{batch_id}", "rt") as file:
-                offset = json.loads(file.read().splitlines()[-1])
-        except FileNotFoundError:
-            return None
-        batch = offset.get("batch")
-        return None if batch is None else int(batch)
+        for part in delta_batches.before(spark, self._raw, _MESSAGE, until, _ROWS):
+            self._state.commit(self._take(part, None), Place(query, None, None, None))
 
 
 def _keys(packs: DataFrame) -> DataFrame:

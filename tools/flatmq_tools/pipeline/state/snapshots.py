@@ -1,15 +1,12 @@
-"""The tables health, devices and gaps as files, written for what changed.
+"""The tables health, devices and gaps, made of the state.
 
 A boot is closed once a later one was heard and the last pack of it is a day old. What is to be
-said of closed boots lies in files that do not change; a refresh writes the open ones and links
-those files beside them. A pack that comes late opens its boot again.
+said of closed boots lies in files that do not change; a refresh computes the open ones alone. A
+pack that comes late opens its boot again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -17,15 +14,14 @@ import uuid
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from ..delta import is_there, replace
+from ..tables import SNAPSHOTS, of
 from . import tables
 from .store import Place, Store
 from .tables import Devices
 
-NAMES = ("health", "gaps", "devices")
-_OPEN = "open.parquet"  # what may change
 _CLOSED = ("health", "gaps")  # of which there are files of closed boots
 _DAY = 86_400_000_000  # us
 _BOOTS = 5000  # in a file, at most, as it is written again if one of them changes
@@ -33,17 +29,15 @@ _MANY = 10_000  # boots that are closed without waiting for a day
 
 
 class Snapshots:
-    """Writes the tables in a folder, from a state file.
+    """Writes the tables of a run, from a state file.
 
-    file    the state
-    folder  where the folders health, devices and gaps are; on this machine
-    delta   the folder or URL of Delta tables of the same names, if they are to be written too
+    file  the state
+    out   the folder or URL of the tables
     """
 
-    def __init__(self, file: Path, folder: Path, delta: str | None = None) -> None:
+    def __init__(self, file: Path, out: str) -> None:
         self._file = file
-        self._folder = folder
-        self._delta = delta
+        self._out = out
         self._kept = _folder_of_closed(file)
         self._one = threading.Lock()
         self._written: Place | None = None  # how far the messages were that the tables are of
@@ -63,7 +57,7 @@ class Snapshots:
             return time.monotonic() - begun
 
     def _refresh(self, store: Store) -> None:
-        there = all((self._folder / name).exists() for name in NAMES)
+        there = all(is_there(of(self._out, name)) for name in SNAPSHOTS)
         if there and store.place() == self._written:
             return  # Nothing came since.
         self._close(store)
@@ -76,10 +70,9 @@ class Snapshots:
             health, gaps = tables.of_boots(db, devices)
         gaps = pa.concat_tables([gaps, tables.open_silences(devices)])
         for name, table in (("health", health), ("gaps", gaps), ("devices", devices.table())):
-            closed = files if name in _CLOSED else []
-            self._replace(name, table, [self._kept / name / file for file in closed])
-            if self._delta is not None:
-                _replace_delta(f"{self._delta}/{name}", self._folder / name, table.schema)
+            closed = [self._kept / name / file for file in files] if name in _CLOSED else []
+            parts = [pq.read_table(file, schema=table.schema) for file in closed]
+            replace(pa.concat_tables([*parts, table]), of(self._out, name))
         self._written = place
 
     # Closed boots
@@ -165,42 +158,6 @@ class Snapshots:
         (last,) = db.execute("SELECT max(closed) FROM parts").fetchone()
         return count > 0 and (last is None or count >= _MANY or not -_DAY < now - last < _DAY)
 
-    # Files
-
-    def _replace(self, name: str, table: pa.Table, closed: list[Path]) -> None:
-        """Have the Parquet table be these rows and files alone.
-
-        Readers see the old table or the new one, or none for the moment between two
-        renames.
-        """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob(f".{name}-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        target = self._folder / name
-        new = self._folder / f".{name}-new-{uuid.uuid4().hex}"
-        new.mkdir()
-        pq.write_table(table, new / _OPEN)
-        if _names(target) == {_OPEN, *(file.name for file in closed)}:
-            # No boot was closed or opened again: one file alone is another one.
-            (new / _OPEN).replace(target / _OPEN)
-            new.rmdir()
-            return
-        for file in closed:
-            _link(file, new / file.name)
-        old = self._folder / f".{name}-old-{uuid.uuid4().hex}"
-        with contextlib.suppress(FileNotFoundError):
-            target.rename(old)
-        new.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _names(folder: Path) -> set[str]:
-    """The names in a folder; none if it is not there."""
-    try:
-        return set(os.listdir(folder))
-    except FileNotFoundError:
-        return set()
-
 
 _CLOSABLE = (
     "FROM boots JOIN devices ON devices.id = boots.device "
@@ -220,18 +177,3 @@ def closed_files(db: sqlite3.Connection, file: Path) -> list[tuple[int, Path]]:
 
 def _folder_of_closed(file: Path) -> Path:
     return file.parent / f"{file.stem}.closed"
-
-
-def _link(file: Path, target: Path) -> None:
-    """Give a file a second name, or copy it if the folders are on two disks."""
-    try:
-        os.link(file, target)
-    except OSError:
-        shutil.copyfile(file, target)
-
-
-def _replace_delta(target: str, folder: Path, schema: pa.Schema) -> None:
-    from deltalake import write_deltalake
-
-    rows = ds.dataset(folder, schema, format="parquet").to_table()
-    write_deltalake(target, rows, mode="overwrite", schema_mode="overwrite")

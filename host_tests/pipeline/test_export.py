@@ -1,0 +1,63 @@
+"""`flatmq pipeline export`, and the examples of docs/tables.md that read the tables."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from click.testing import CliRunner
+from deltalake import write_deltalake
+
+from flatmq_tools.pipeline.cli import pipeline
+from pipeline.landed import land, read
+from pipeline.messages import reading
+
+DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A table that grows, with two days, and one that is written again."""
+    land(tmp_path / "out", [reading("a", 1, n, n * 40_000.0) for n in range(3)])
+    rows = {"device": ["a", "b"], "silent": [False, True]}
+    import pyarrow as pa
+
+    write_deltalake(tmp_path / "out" / "devices", pa.table(rows))
+    return tmp_path / "out"
+
+
+def _export(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(pipeline, ["export", *map(str, arguments)])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_plain_parquet(out: Path, tmp_path: Path) -> None:
+    target = tmp_path / "plain"
+    assert _export(out, target)[0] == 0
+    rows = ds.dataset(target / "raw", format="parquet", partitioning="hive").to_table()
+    assert sorted(rows["payload"].to_pylist()) == sorted(r["payload"] for r in read(out / "raw"))
+    assert {path.name for path in (target / "raw").iterdir()} == {
+        "day=2026-03-01", "day=2026-03-02",
+    }  # fmt: skip
+    assert ds.dataset(target / "devices", format="parquet").count_rows() == 2
+    # What is there is not mixed with it.
+    status, text = _export(out, target, "--table", "devices")
+    assert status == 1 and "exists: name another TARGET" in text
+    status, text = _export(out, target, "--table", "windows")
+    assert status == 1 and "has none of the tables windows" in text
+
+
+@pytest.mark.parametrize("library", ["duckdb", "polars", "pandas"])
+def test_an_example_reads_a_table(library: str, out: Path) -> None:
+    pytest.importorskip(library)
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    [code] = [block for block in blocks if re.search(rf"\b{library}\b", block)]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=out.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "b" in done.stdout.split()

@@ -1,0 +1,246 @@
+"""The tables of a run: few files, no old days, and nothing that is still to be read is removed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+from pyspark.sql.types import LongType, StructField, StructType
+
+from flatmq_rigs.pipeline.object_store import BUCKET, store
+from flatmq_tools.pipeline import cli, delta, maintenance
+from flatmq_tools.pipeline.delta_batches import BYTES, Reader
+from flatmq_tools.pipeline.maintenance import Maintenance
+from pipeline.landed import count, land_boards
+from pipeline.mqtt import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = datetime.datetime.now(datetime.timezone.utc)
+OLD = NOW - datetime.timedelta(days=10)
+QUERY = "a-query"
+
+
+def _add(out: Path | str, number: int, at: datetime.datetime = NOW, name: str = "raw") -> None:
+    """Add two rows, as the sink of a run does."""
+    rows = pa.table(
+        {"n": [2 * number, 2 * number + 1], "timestamp": pa.array([at] * 2, pa.timestamp("us"))}
+    )
+    rows = rows.cast(pa.schema([("n", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))]))
+    delta.Delta(f"{out}/{name}", by_day="timestamp").add([rows], rows.schema, QUERY, number)
+
+
+def _numbers(out: Path | str, name: str = "raw") -> list[int]:
+    return sorted(DeltaTable(f"{out}/{name}").to_pyarrow_table()["n"].to_pylist())
+
+
+def _files(table: Path) -> int:
+    return len(list(table.rglob("*.parquet"))) - len(list(table.glob("_delta_log/*.parquet")))
+
+
+def _age(table: Path) -> None:
+    """Let two days pass for the files of a table, and for what its log says of them."""
+    then = time.time() - 2 * 86_400
+    for path in table.rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+def _work(out: Path | str, **more: Any) -> list[str]:
+    """Maintain the tables once, and return what is said."""
+    lines: list[str] = []
+    notes = Path(out) / "checkpoints" if "://" not in str(out) else Path("nowhere")
+    at_work = Maintenance(str(out), notes, lines.append, more.pop("keep", None))
+    at_work.work(**more)
+    at_work.close()
+    return lines
+
+
+def _checkpoint(out: Path, query: str, offset: dict[str, Any], done: int = 3) -> None:
+    """The checkpoint of a query that has read up to an offset."""
+    folder = out / "checkpoints" / query
+    for name, text in (("commits", "v1\n{}"), ("offsets", f"v1\n{{}}\n{json.dumps(offset)}")):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / str(done)).write_text(text)
+
+
+def _reader(out: Path) -> Reader:
+    return Reader(f"{out}/raw", StructType([StructField("n", LongType())]), 1000, BYTES, None)
+
+
+def _read(out: Path, start: dict[str, Any]) -> list[int]:
+    """Return what a query reads that goes on there."""
+    reader = _reader(out)
+    parts = reader.partitions(start, reader.latestOffset(start))
+    return sorted(n for part in parts for rows in reader.read(part) for n in rows["n"].to_pylist())
+
+
+def test_each_row_is_there_once_before_and_after(tmp_path: Path) -> None:
+    for number in range(12):
+        _add(tmp_path, number)
+    begun = DeltaTable(f"{tmp_path}/raw")
+    assert _work(tmp_path) == []
+    now = DeltaTable(f"{tmp_path}/raw")
+    assert _numbers(tmp_path) == list(range(24)) and len(now.file_uris()) == 1
+    # Whoever began before goes on with the old files, and the sink knows which batches are there.
+    assert begun.to_pyarrow_table().num_rows == 24
+    assert now.transaction_version(QUERY) == 11
+
+
+def test_a_run_goes_on_meanwhile(tmp_path: Path) -> None:
+    _add(tmp_path, 0)
+    failed: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for number in range(1, 30):
+                _add(tmp_path, number)
+        except BaseException as error:
+            failed.append(error)
+
+    run = threading.Thread(target=write)
+    run.start()
+    while run.is_alive():
+        maintenance.merge(f"{tmp_path}/raw")
+    run.join()
+    assert not failed
+    assert _numbers(tmp_path) == list(range(60))
+
+
+def test_old_files_and_those_of_a_batch_that_was_not_committed_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "GRACE", 0)
+    for number in range(5):
+        _add(tmp_path, number)
+    (tmp_path / "raw" / "killed.parquet").write_bytes(b"of a run that was killed")
+    _work(tmp_path)
+    assert _files(tmp_path / "raw") == 1 and _numbers(tmp_path) == list(range(10))
+
+
+def test_what_a_query_has_still_to_read_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged or too old, it is read as it was; and it goes once it was read."""
+    monkeypatch.setattr(delta, "GRACE", 0)
+    for number in range(3):
+        _add(tmp_path, number, OLD)
+    place = _reader(tmp_path).latestOffset()
+    for number in range(3, 6):
+        _add(tmp_path, number, OLD)
+    _add(tmp_path, 6)
+    _checkpoint(tmp_path, "measurements", place)
+    (line,) = _work(tmp_path, keep=86_400.0)
+    assert line.startswith("removed 1 day before ") and line.endswith("from raw (--keep 1d)")
+    assert _numbers(tmp_path) == [12, 13]
+    _add(tmp_path, 7)
+    _work(tmp_path, keep=86_400.0)
+    assert _read(tmp_path, place) == list(range(6, 16))
+    # The rows before it, too: a state that is lost is made again of them.
+    before = [unit for unit, _ in _reader(tmp_path).before(place)]
+    assert len(before) == 3
+    # One that has begun and finished nothing may need any file.
+    (tmp_path / "checkpoints" / "health").mkdir()
+    _checkpoint(tmp_path, "measurements", _reader(tmp_path).latestOffset(place))
+    _work(tmp_path)
+    assert _read(tmp_path, place) == list(range(6, 16))
+    (tmp_path / "checkpoints" / "health").rmdir()
+    _work(tmp_path)
+    assert _files(tmp_path / "raw") == 1
+
+
+def test_old_entries_of_the_log_go_once_they_were_read(tmp_path: Path) -> None:
+    for number in range(3):
+        _add(tmp_path, number)
+    place = _reader(tmp_path).latestOffset()
+    _add(tmp_path, 3)
+    DeltaTable(tmp_path / "raw").create_checkpoint()
+    for is_read in (False, True):
+        _age(tmp_path / "raw")
+        offset = _reader(tmp_path).latestOffset(place) if is_read else place
+        _checkpoint(tmp_path, "measurements", offset)
+        _work(tmp_path)
+        assert (tmp_path / "raw" / "_delta_log" / f"{2:020}.json").exists() is not is_read
+    assert _numbers(tmp_path) == list(range(8))
+    _add(tmp_path, 4)
+    assert _read(tmp_path, offset) == [8, 9]
+
+
+def test_tables_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    with store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        out = f"s3://{BUCKET}/out"
+        for number, at in enumerate((OLD, NOW, NOW)):
+            _add(out, number, at)
+        (line,) = _work(out, keep=86_400.0)
+        assert line.startswith("removed 1 day before ")
+        assert _numbers(out) == [2, 3, 4, 5]
+        assert len(DeltaTable(f"{out}/raw").file_uris()) == 1
+
+
+def test_a_full_disk_loses_old_days_and_nothing_is_merged(tmp_path: Path) -> None:
+    for number, at in enumerate((OLD, NOW, NOW)):
+        _add(tmp_path, number, at)
+    (line,) = _work(tmp_path, is_full=True, keep=86_400.0)
+    assert line.startswith("removed 1 day before ")
+    assert len(DeltaTable(f"{tmp_path}/raw").file_uris()) == 2
+
+
+def test_a_broken_table_does_not_stop_the_others(tmp_path: Path) -> None:
+    for name in ("measurements", "raw"):
+        for number in range(3):
+            _add(tmp_path, number, name=name)
+    (tmp_path / "raw" / "_delta_log" / f"{1:020}.json").write_text("no JSON")
+    (line,) = _work(tmp_path)
+    assert line.startswith(f"{tmp_path}/raw cannot be maintained: ") and "\n" not in line
+    assert len(DeltaTable(f"{tmp_path}/measurements").file_uris()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["out", "--keep", "12h"], "--keep must be at least 1d, not 43200s"),
+        (["out", "--keep", "soon"], "a duration must be a number and"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], said: str) -> None:
+    found = CliRunner().invoke(cli.pipeline, ["run", *arguments])
+    assert found.exit_code == 2
+    assert said in found.output
+
+
+def test_a_run_removes_old_days_and_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    monkeypatch.setattr(maintenance, "FIRST", 0.0)
+    monkeypatch.setattr(maintenance, "EVERY", 0.0)
+    out, now = tmp_path / "out", time.time_ns() // 1000
+    land_boards(out, 5, tmp_path / "old", now - 10 * 86_400 * 1_000_000)
+    lines: list[str] = []
+    plan = Plan(out, jobs=["measurements"], trigger=0.3, keep=86_400.0)
+    running = Run(spark, plan, lines.append)
+    try:
+        until(lambda: running.look() or running.rows == 5)
+        # The first five of these are copies, also of what is no longer there.
+        for messages in (8, 3):
+            land_boards(out, messages, tmp_path / "new", now)
+        until(lambda: running.look() or running.rows == 16)
+        until(lambda: running.look() or count(out / "measurements") == 6)
+        running.finish()
+    finally:
+        running.stop()
+    assert count(out / "raw") == 11
+    assert any(line.startswith("removed 1 day before ") for line in lines)

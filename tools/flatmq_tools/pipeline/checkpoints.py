@@ -1,0 +1,38 @@
+"""The places up to which the queries of a run have read their tables, from their checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from .tables import FOLLOWERS
+
+
+def offset(checkpoint: Path | str, batch: int) -> dict[str, Any] | None:
+    """Return the offset at which a batch of a query ends; None if Spark has not recorded it."""
+    with contextlib.suppress(FileNotFoundError):
+        text = Path(checkpoint, "offsets", str(batch)).read_text()
+        return dict(json.loads(text.splitlines()[-1]))
+    return None
+
+
+def done(checkpoint: Path) -> dict[str, Any] | None:
+    """Return the offset up to which a query has read; None if it has finished no batch.
+
+    Only batches whose rows are written and that Spark has recorded as done count as read.
+    """
+    numbers = [int(p.name) for p in checkpoint.glob("commits/[0-9]*") if p.name.isdecimal()]
+    return offset(checkpoint, max(numbers)) if numbers else None
+
+
+def is_unused(checkpoint: Path) -> bool:
+    """Return whether a query has begun no batch."""
+    return not any([*checkpoint.glob("offsets/[0-9]*"), *checkpoint.glob("commits/[0-9]*")])
+
+
+def readers(checkpoints: Path, table: str) -> list[dict[str, Any] | None]:
+    """Return the offset of each query that reads a table, as `done` does."""
+    found = [checkpoints / name for name in FOLLOWERS.get(table, ())]
+    return [done(path) for path in found if path.is_dir()]

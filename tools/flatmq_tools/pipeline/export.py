@@ -1,0 +1,40 @@
+"""Write the tables of a run as plain Parquet: `flatmq pipeline export`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from rich.console import Console
+
+from . import tables
+from .delta import DAY
+
+
+class ExportError(RuntimeError):
+    """Nothing can be exported; the text says why."""
+
+
+def main(out: str, target: Path, names: Sequence[str]) -> int:
+    """Write each table into a new folder TARGET/NAME, in folders `day=...` if it grows.
+
+    Raises ExportError if there is no table, or if such a folder exists.
+    """
+    there = [name for name in names if DeltaTable.is_deltatable(tables.of(out, name))]
+    if not there:
+        raise ExportError(f"{out} has none of the tables {', '.join(names)}")
+    for name in there:
+        if (target / name).exists():
+            raise ExportError(f"{target / name} exists: name another TARGET, or remove it")
+    console = Console()
+    for name in there:
+        rows = DeltaTable(tables.of(out, name)).to_pyarrow_dataset()
+        days = [DAY] if DAY in rows.schema.names else None
+        ds.write_dataset(
+            rows, target / name, format="parquet", partitioning=days,
+            partitioning_flavor="hive" if days else None,
+        )  # fmt: skip
+        console.print(f"{target / name}: {rows.count_rows():,} rows", highlight=False)
+    return 0

@@ -1,0 +1,180 @@
+"""Keep the files of a run's tables few, and no older than it says, in the background.
+
+`deltalake` does the work: it merges small files, removes old days, and then files and entries of
+the log that nobody needs any more, once the queries of the run have read past them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from . import checkpoints, delta, tables
+from .delta_batches import Position
+
+FIRST = 60.0
+"""s from the start of a run to the first time,"""
+EVERY = 3600.0
+"""and from one to the next."""
+TARGET = 256 << 20
+"""Bytes of a merged file, about."""
+_SNAPSHOT_GRACE = 1  # hours for which replaced files of the tables that are written again stay
+_TRIES = 5  # if another process writes to the table meanwhile
+_BEHIND = 200  # versions that a query may be behind before files are removed
+_ROW_GROUP = 16 << 20  # bytes
+_ROWS = 100_000
+_DAY = 86_400.0  # s
+
+
+class Maintenance:
+    """Maintains the tables of a run in a thread, one after the other.
+
+    out   the folder or URL of the tables
+    notes folder of the checkpoints of the queries that read the tables
+    say   takes a line for people
+    keep  seconds after their end for which days are kept; None: for ever
+    """
+
+    def __init__(
+        self, out: str, notes: Path, say: Callable[[str], None], keep: float | None = None
+    ) -> None:
+        self._out = out
+        self._notes = notes
+        self._say = say
+        self._keep = keep
+        self._broken: set[str] = set()
+        self._ending = False
+        self._worker = ThreadPoolExecutor(1, "maintenance")
+        self._working: Future[None] | None = None
+        self._due = time.monotonic() + FIRST
+
+    def look(self, is_full: bool = False) -> None:
+        """Have the tables maintained in the background if that is due.
+
+        On a disk that `is_full`, no file is written. Raises the OSError of the time before.
+        """
+        if self._working is not None and self._working.done():
+            done, self._working = self._working, None
+            done.result()
+        if self._working is None and time.monotonic() > self._due:
+            self._due = time.monotonic() + EVERY
+            self._working = self._worker.submit(self.work, is_full)
+
+    def work(self, is_full: bool = False) -> None:
+        """Maintain each table once."""
+        gone: dict[str, int] = {}
+        for name in (*tables.BY_DAY, *tables.SNAPSHOTS):
+            if self._ending:
+                return
+            folder = tables.of(self._out, name)
+            try:
+                if DeltaTable.is_deltatable(folder):
+                    gone[name] = self._maintain(name, folder, is_full)
+            except DeltaError as error:
+                if folder not in self._broken:
+                    self._broken.add(folder)
+                    reason = next(iter(str(error).splitlines()), "")  # a stack trace follows
+                    self._say(f"{folder} cannot be maintained: {reason}")
+        days = max(gone.values(), default=0)
+        if days and self._keep is not None:
+            names = ", ".join(sorted(name for name, count in gone.items() if count))
+            some = "1 day" if days == 1 else f"{days} days"
+            self._say(
+                f"removed {some} before {oldest(self._keep)} from {names} "
+                f"(--keep {self._keep / _DAY:g}d)"
+            )
+
+    def _maintain(self, name: str, folder: str, is_full: bool) -> int:
+        """Maintain a table, and return how many days were removed."""
+        days = 0
+        if self._keep is not None and name in tables.BY_DAY:
+            days = expire(folder, oldest(self._keep))
+        if not is_full and name in tables.BY_DAY:
+            merge(folder)
+        if not self._ending:
+            clean(name, folder, checkpoints.readers(self._notes, name))
+        return days
+
+    def close(self) -> None:
+        """Wait for the table that is under way."""
+        self._ending = True
+        self._worker.shutdown()
+
+
+def oldest(keep: float) -> datetime.date:
+    """Return the oldest day, in UTC, that is kept for `keep` seconds after its end."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return (now - datetime.timedelta(seconds=keep)).date()
+
+
+def expire(folder: str, day: datetime.date) -> int:
+    """Remove the days before `day` from a table, and return how many there were.
+
+    Their files stay for the queries that have still to read them.
+    """
+    table = DeltaTable(folder)
+    days = {str(each["day"]) for each in table.partitions() if each["day"]}
+    old = [each for each in days if each < str(day)]
+    if old:
+        with contextlib.suppress(CommitFailedError):  # the run has added a batch; the next time
+            table.delete(f"day < '{day}'")
+            return len(old)
+    return 0
+
+
+def merge(folder: str, target: int = TARGET) -> None:
+    """Rewrite the small files of a table as a few of about `target` bytes, in one step."""
+    for left in reversed(range(_TRIES)):
+        table = DeltaTable(folder)
+        actions = pa.table(table.get_add_actions()).select(["num_records", "size_bytes"])
+        rows = sum(count or 0 for count in actions["num_records"].to_pylist())
+        size = sum(actions["size_bytes"].to_pylist())
+        # What is compressed takes some times as many bytes.
+        group = max(1, min(_ROWS, _ROW_GROUP * rows // max(1, 4 * size)))
+        how = WriterProperties(compression="ZSTD", max_row_group_size=group)
+        try:
+            table.optimize.compact(target_size=target, writer_properties=how)
+            return
+        except CommitFailedError:
+            if not left:
+                raise
+
+
+def clean(name: str, folder: str, readers: list[dict[str, Any] | None]) -> None:
+    """Remove files and entries of the log that are replaced and that nobody has still to read.
+
+    readers  the offsets of the queries that read the table; None for one that has read nothing
+    """
+    table = DeltaTable(folder)
+    now = table.version()
+    # With the version before, the rows that were read can be read again.
+    positions = [None if each is None else Position.of(each).version - 1 for each in readers]
+    if None in positions:
+        return
+    first = max(0, min((each for each in positions if each is not None), default=now))
+    if now - first > _BEHIND:
+        return
+    hours = _SNAPSHOT_GRACE if name in tables.SNAPSHOTS else delta.GRACE
+    table.vacuum(
+        hours, dry_run=False, enforce_retention_duration=False, full=True,
+        keep_versions=list(range(first, now + 1)),
+    )  # fmt: skip
+    table = DeltaTable(folder)
+    table.create_checkpoint()
+    if first >= now or _age(folder, first) < delta.GRACE * 3600:
+        table.cleanup_metadata()
+
+
+def _age(folder: str, version: int) -> float:
+    """Return how many seconds ago a version was committed."""
+    found = delta.files(folder).get_file_info(f"_delta_log/{version:020d}.json")
+    return 0.0 if found.mtime is None else time.time() - found.mtime.timestamp()
