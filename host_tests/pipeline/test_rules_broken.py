@@ -15,7 +15,6 @@ from flatmq_tools.broker import Broker, embedded
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.jobs import measurements
-from flatmq_tools.pipeline.jobs.raw import raw
 from pipeline.messages import pack
 from pipeline.mqtt import PATIENCE, publish, until
 
@@ -72,7 +71,7 @@ def test_they_become_dead_letters_and_all_others_flow(
         table = pa.Table.from_batches(log.read(tmp_path, 0, writer.synced))
     frame = spark.createDataFrame(table)
 
-    kept = Counter((row.topic, bytes(row.payload)) for row in raw(frame).collect())
+    kept = Counter((row.topic, bytes(row.payload)) for row in frame.collect())
     assert kept.total() == 4 * len(bad)
     assert all(kept[text, good] == 2 for _, text, _ in PASSED_ON)
     packs = measurements.packs(frame)
@@ -94,6 +93,6 @@ def test_each_has_its_reason_and_its_bytes(spark: SparkSession, tmp_path: Path) 
         *((text, reason) for _, text, reason in NAMES),
         ("any/topic", "properties: not valid"),
     ]
-    last = raw(frame).where("offset = 6").head()
+    last = frame.where("offset = 6").head()
     assert last is not None
     assert (bytes(last.invalid_properties), last.content_type) == (TWICE, None)
