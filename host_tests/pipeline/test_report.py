@@ -274,8 +274,8 @@ def test_the_charts_of_the_fleet(told: Figures) -> None:
     assert made["Delay"]["high"] == 2000
     batches = {chart["title"]: chart for chart in charts.pipeline(told.batches)}
     assert batches["Time of a batch"]["high"] == 0.9
-    # 35 that the last batch left, and its own.
-    assert max(filter(None, batches["Messages that wait"]["bars"][0][2])) == 55
+    # 5 that the second batch leaves, and the 20 that are in it.
+    assert max(filter(None, batches["Messages that wait"]["bars"][0][2])) == 25
 
 
 def test_a_chart_of_one_value_is_not_blank(told: Figures) -> None:

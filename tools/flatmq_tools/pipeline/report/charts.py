@@ -10,7 +10,7 @@ from typing import Any
 import vl_convert
 
 from . import numbers
-from .figures import BUCKETS, RAW, Batch, Figures, Quantity, step
+from .figures import BUCKETS, Batch, Figures, Quantity, step
 
 Line = Sequence[float | None]
 Chart = dict[str, Any]
@@ -141,7 +141,7 @@ def pipeline(batches: Sequence[Batch]) -> list[Chart]:
     if allowed:
         times.append(("interval", "quiet", [max(allowed)] * count))
     found = [_chart("Time of a batch", "the longest", "s", grid, lines=times)]
-    begins = [batch for batch in batches if batch.query == RAW and batch.spool is not None]
+    begins = [batch for batch in batches if batch.spool is not None]
     if begins:
         waits = line((batch.at, (batch.spool or 0) + batch.rows) for batch in begins)
         note = "received, and not in a table, when a batch begins"
