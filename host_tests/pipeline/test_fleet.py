@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)
 PACKS = (
     "device string, boot bigint, seq bigint, time timestamp, told boolean, reason string, "
-    "timestamp timestamp, offset bigint, retain boolean, dup boolean"
+    "timestamp timestamp, offset bigint, retain boolean, dup boolean, status string"
 )
 READINGS = "device string, boot bigint, seq bigint, offset bigint"
 DAY = 86_400.0
@@ -44,6 +44,8 @@ class Pack(NamedTuple):
     reason: str | None = None
     retain: bool = False
     dup: bool = False
+    status: str | None = None
+    """Of a device: it is no pack."""
 
 
 def moment(seconds: float) -> datetime.datetime:
@@ -66,7 +68,21 @@ def table(packs: Sequence[Pack], offset: int) -> pa.Table:
             "offset": pa.array(range(offset, offset + len(packs)), pa.int64()),
             "retain": pa.array([p.retain for p in packs]),
             "dup": pa.array([p.dup for p in packs]),
+            "status": pa.array([p.status for p in packs], pa.string()),
         }
+    )
+
+
+def only_packs(rows: DataFrame) -> DataFrame:
+    return rows.where("status IS NULL").drop("status")
+
+
+def statuses(rows: DataFrame) -> DataFrame:
+    return rows.sparkSession.sql(
+        """SELECT device, max_by(struct(IF(status = '', NULL, status) AS status, timestamp AS at,
+            offset), struct(timestamp, offset)) AS status
+        FROM {rows} WHERE status IS NOT NULL GROUP BY device""",
+        rows=rows,
     )
 
 
@@ -98,7 +114,7 @@ class Fleet:
         def unsure(count: int) -> None:
             self.unsure += count
 
-        work = copies.Copies(state, lambda packs: packs, outputs, unsure, self.close)
+        work = copies.Copies(state, only_packs, statuses, outputs, unsure, self.close)
         source = Versions(self.folder / "packs", self.rows)
         return Job("readings", source, PACKS, {"readings": readings, "dead": dead}, state, work)
 

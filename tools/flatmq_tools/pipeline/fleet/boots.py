@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..jobs.limits import FAR, MOST
+from .histogram import TYPE, added, let, number
+from .pace import PACE, PACES, STATUS, merged, status
 from .table import File, Table
 
 RANGES = 1000
@@ -35,7 +37,8 @@ BOOT = f"""struct<
     boot: bigint, first: timestamp, last: timestamp, received: bigint, duplicates: bigint,
     reordered: bigint, unsure: bigint, lowest: bigint, lowest_at: timestamp, highest: bigint,
     highest_at: timestamp, floor: bigint, old_missing: bigint, old_since: timestamp,
-    old_until: timestamp, ranges: array<{_RANGE}>>"""
+    old_until: timestamp, ranges: array<{_RANGE}>,
+    delays: {TYPE}>"""
 """`floor` is the highest number below those that are still known one by one, and `old_...` what is
 missing there."""
 CLOSED = """struct<
@@ -44,8 +47,13 @@ CLOSED = """struct<
     at: timestamp>"""
 """Sums of the boots before the first one of a row: the last of them is `boot`, and the pack with
 its highest number came `at`."""
-STATE = f"device string, version bigint, boots array<{BOOT}>, closed {CLOSED}, reopened bigint"
-"""`reopened`: rows of closed boots that are older than this version do not count."""
+STATE = f"""device string, version bigint, boots array<{BOOT}>, closed {CLOSED},
+    reopened bigint, numbered {PACE}, plain {PACE}, status {STATUS}"""
+"""`reopened`: rows of closed boots that are older than this version do not count. `numbered` is
+the pace of packs with numbers, `plain` that of packs without."""
+MARKING = f"""device string, version bigint, boots array<struct<
+    boot: bigint, highest: bigint, floor: bigint, ranges: array<{_RANGE}>>>"""
+"""What is needed to find copies."""
 BY = {"bucket": "int"}
 
 BUCKET = f"pmod(hash(device), {BUCKETS})"
@@ -68,9 +76,9 @@ def head(boot: str) -> str:
     return f"greatest({boot}.lowest - 1, 0L)"
 
 
-def newest(table: Table, files: Sequence[File]) -> DataFrame:
+def newest(table: Table, files: Sequence[File], columns: str = STATE) -> DataFrame:
     """Return the newest row of each device in these files."""
-    rows = table.read(files)
+    rows = table.read(files, columns)
     if len(versions(files)) == 1:
         return rows
     return rows.groupBy("device").agg(
@@ -97,15 +105,16 @@ def reopened(
     return table.spark.sql(
         f"""
         WITH every AS (
-            SELECT device, version, boots, closed, reopened, false AS old FROM {{heads}}
-            UNION ALL
-            SELECT device, version, boots, closed, reopened, true FROM {{old}}
+            SELECT *, false AS old FROM {{heads}} UNION ALL SELECT *, true FROM {{old}}
         ), since AS (
             SELECT *, coalesce(max(reopened) OVER (PARTITION BY device), -1) AS since FROM every
         )
-        SELECT device, max(version) AS version, array_sort(flatten(collect_list(boots))) AS boots,
+        SELECT device, max(version) AS version, {_sorted('flatten(collect_list(boots))')} AS boots,
             IF(bool_or(old), NULL, any_value(closed)) AS closed,
-            IF(bool_or(old), {version}L, any_value(reopened)) AS reopened
+            IF(bool_or(old), {version}L, any_value(reopened)) AS reopened,
+            max_by(numbered, version) FILTER (WHERE numbered IS NOT NULL) AS numbered,
+            max_by(plain, version) FILTER (WHERE plain IS NOT NULL) AS plain,
+            max_by(status, version) FILTER (WHERE status IS NOT NULL) AS status
         FROM since WHERE NOT old OR version >= since GROUP BY device
         """,
         old=table.read(files).join(devices, "device", "left_semi"), heads=heads,
@@ -113,65 +122,75 @@ def reopened(
 
 
 def changed(
-    marked: DataFrame, heads: DataFrame, version: int, now: datetime.datetime | None = None,
-    every: bool = False,
+    marked: DataFrame, heads: DataFrame, statuses: DataFrame, version: int,
+    now: datetime.datetime | None = None, every: bool = False,
 ) -> DataFrame:  # fmt: skip
     """Return the rows of the devices in a batch, after it, with the bucket of each.
 
-    marked  packs as `copies.marked` marks them
-    heads   the newest row of each device before
-    every   return the rows of all devices; boots that are over by `now`, when the newest pack
-            came, are in rows of their own then
+    marked    packs as `copies.marked` marks them
+    heads     the newest row of each device before
+    statuses  the newest status of each device in the batch: device, status
+    every     return the rows of all devices; boots that are over by `now`, when the newest pack
+              came, are in rows of their own then
     """
-    names = {
-        "runs": _RUNS, "merged": _merged(), "version": version, "open": OPEN, "bucket": BUCKET,
-        "join": "FULL" if every else "LEFT", "boots": BOOTS, "sums": _sums(),
-        "over": _before(now, OVER) if every else "false",
-        "gone": _before(now, GONE) if every else "false",
-    }  # fmt: skip
-    rows = """
-        SELECT coalesce(n.device, h.device) AS device, h.closed, h.reopened,
-            array_sort(concat(
-                transform(coalesce(n.news, array()), n -> %(merged)s),
-                filter(coalesce(h.boots, array()),
-                    o -> NOT exists(coalesce(n.news, array()), n -> n.boot = o.boot))
-            )) AS boots
-        FROM (%(runs)s) n %(join)s JOIN {heads} h ON h.device = n.device
-    """
-    if not every:
-        text = (
-            f"SELECT device, CAST(%(version)d AS bigint) AS version, boots, closed, reopened, "
-            f"%(open)d AS bucket FROM ({rows})"
-        )
-        return marked.sparkSession.sql(text % names, marked=marked, heads=heads)
-    text = f"""
-        WITH counted AS (
-            SELECT *, CAST(IF(forall(boots, b -> %(gone)s), size(boots), greatest(
-                size(boots) - %(boots)d,
-                array_position(transform(boots, (b, i) ->
-                    i = size(boots) - 1 OR NOT (%(over)s)), true) - 1
-            )) AS int) AS over FROM ({rows})
-        ), parted AS (
-            SELECT device, reopened, inline(array(
-                struct(slice(boots, 1, over) AS boots, closed, %(bucket)s AS bucket),
-                struct(slice(boots, over + 1, size(boots)) AS boots, %(sums)s AS closed,
-                    %(open)d AS bucket)
-            )) FROM counted
-        )
-        SELECT device, CAST(%(version)d AS bigint) AS version, boots, closed, reopened, bucket
-        FROM parted WHERE size(boots) > 0
-        """
-    return marked.sparkSession.sql(text % names, marked=marked, heads=heads)
+    news = f"""
+        SELECT device, any_value(news, true) AS news, any_value(numbered, true) AS numbered,
+            any_value(plain, true) AS plain, any_value(status, true) AS status
+        FROM (
+            SELECT device, news, NULL AS numbered, NULL AS plain, NULL AS status FROM ({_RUNS})
+            UNION ALL
+            SELECT device, NULL, IF(numbered, p, NULL), IF(numbered, NULL, p), NULL
+            FROM (SELECT device, numbered, struct(*) AS p FROM ({PACES}))
+            UNION ALL SELECT device, NULL, NULL, NULL, status FROM {{statuses}}
+        ) GROUP BY device"""
+    known = f"""concat(
+        transform(coalesce(n.news, array()), n -> {_merged()}),
+        filter(coalesce(h.boots, array()),
+            o -> NOT exists(coalesce(n.news, array()), n -> n.boot = o.boot)))"""
+    rows = f"""
+        SELECT coalesce(n.device, h.device) AS device, {version}L AS version, h.closed, h.reopened,
+            {merged("n.numbered", "h.numbered", True)} AS numbered,
+            {merged("n.plain", "h.plain", False)} AS plain,
+            {status("n.status", "h.status")} AS status,
+            {_sorted(known)} AS boots
+        FROM ({news}) n {"FULL" if every else "LEFT"} JOIN {{heads}} h ON h.device = n.device"""
+    of_device = "numbered, plain, status"
+    columns = f"device, version, boots, closed, reopened, {of_device}, bucket"
+    text = f"SELECT {columns} FROM (SELECT *, {OPEN} AS bucket FROM ({rows}))"
+    if every:
+        over, gone = _before(now, OVER), _before(now, GONE)
+        text = f"""
+            WITH counted AS (
+                SELECT *, CAST(IF(forall(boots, b -> {gone}), size(boots), greatest(
+                    size(boots) - {BOOTS},
+                    array_position(transform(boots, (b, i) ->
+                        i = size(boots) - 1 OR NOT ({over})), true) - 1
+                )) AS int) AS over FROM ({rows})
+            ), parted AS (
+                SELECT device, version, reopened, over, bucket = {OPEN} OR over = size(all) AS tip,
+                    {of_device}, boots, closed, bucket
+                FROM (SELECT * EXCEPT (boots, closed), boots AS all, inline(array(
+                    struct(slice(boots, 1, over) AS boots, closed, {BUCKET} AS bucket),
+                    struct(slice(boots, over + 1, size(boots)) AS boots,
+                        {sums("slice(boots, 1, over)", "closed")} AS closed, {OPEN} AS bucket)
+                )) FROM counted)
+            )
+            SELECT device, version, boots, closed, reopened, IF(tip, numbered, NULL) AS numbered,
+                IF(tip, plain, NULL) AS plain, IF(tip, status, NULL) AS status, bucket
+            FROM parted WHERE size(boots) > 0 OR bucket = {OPEN} AND over = 0"""
+    return marked.sparkSession.sql(text, marked=marked, heads=heads, statuses=statuses)
 
 
-_RUNS = """
+_DELAY = number("(unix_micros(timestamp) - unix_micros(time))")
+_RUNS = f"""
     SELECT device, collect_list(struct(*)) AS news FROM (
         SELECT device, boot,
             collect_list(IF(island IS NULL, NULL, struct(lo, hi, lo_at, hi_at))) AS runs,
             min(lo) AS lowest, min_by(lo_at, lo) AS lowest_at,
             max(hi) AS highest, max_by(hi_at, hi) AS highest_at,
             min(first) AS first, max(last) AS last, sum(received) AS received,
-            sum(duplicates) AS duplicates, sum(reordered) AS reordered, sum(unsure) AS unsure
+            sum(duplicates) AS duplicates, sum(reordered) AS reordered, sum(unsure) AS unsure,
+            flatten(collect_list(bins)) AS bins
         FROM (
             SELECT device, boot, island, min(IF(fresh, seq, NULL)) AS lo,
                 max(IF(fresh, seq, NULL)) AS hi,
@@ -179,16 +198,17 @@ _RUNS = """
                 max_by(timestamp, IF(fresh, seq, NULL)) AS hi_at,
                 min(timestamp) AS first, max(timestamp) AS last, count_if(fresh) AS received,
                 count_if(NOT fresh) AS duplicates, count_if(reordered) AS reordered,
-                count_if(unsure) AS unsure
-            FROM {marked} WHERE boot IS NOT NULL GROUP BY device, boot, island
+                count_if(unsure) AS unsure,
+                collect_list(IF(fresh AND told, {_DELAY}, NULL)) AS bins
+            FROM {{marked}} WHERE boot IS NOT NULL GROUP BY device, boot, island
         ) GROUP BY device, boot
     ) GROUP BY device"""
 """What a batch has of each boot: ranges of fresh numbers, and counts."""
 
 
-def _let(name: str, value: str, then: str) -> str:
-    """Return SQL in which a name stands for a value that is computed once."""
-    return f"transform(array({value}), {name} -> {then})[0]"
+def _sorted(some: str) -> str:
+    """Return SQL for boots in their order."""
+    return f"array_sort({some}, (x, y) -> CAST(signum(x.boot - y.boot) AS int))"
 
 
 def _merged() -> str:
@@ -217,10 +237,11 @@ def _merged() -> str:
             (a, x) -> least({MOST}L, a + x.missing))) AS old_missing,
         least(w.old_since, array_min(transform(g, x -> x.since))) AS old_since,
         greatest(w.old_until, array_max(transform(g, x -> x.until))) AS old_until,
-        IF(g IS NULL, r, slice(r, -{RANGES}, {RANGES})) AS ranges)"""
-    known = _let("r", ranges, _let("g", gaps, boot))
+        IF(g IS NULL, r, slice(r, -{RANGES}, {RANGES})) AS ranges,
+        {added("w.delays", "n.bins")} AS delays)"""
+    known = let("r", ranges, let("g", gaps, boot))
     pieces = "array_sort(concat(coalesce(w.ranges, array()), n.runs))"
-    return _let("w", "get(filter(h.boots, o -> o.boot = n.boot), 0)", _let("p", pieces, known))
+    return let("w", "get(filter(h.boots, o -> o.boot = n.boot), 0)", let("p", pieces, known))
 
 
 def _before(now: datetime.datetime | None, age: datetime.timedelta) -> str:
@@ -228,13 +249,13 @@ def _before(now: datetime.datetime | None, age: datetime.timedelta) -> str:
     return "false" if now is None else f"b.last < TIMESTAMP '{(now - age).isoformat()}'"
 
 
-def _sums() -> str:
-    """Return SQL for the sums of boots that are closed, the first `over` ones included."""
+def sums(some: str, closed: str) -> str:
+    """Return SQL for the sums of closed boots and some more."""
     begun = starts("b.boot", "a.boot")
     none = """named_struct('boots', 0L, 'reboots', 0L, 'first', CAST(NULL AS timestamp),
         'received', 0L, 'lost', 0L, 'unheard', 0L, 'duplicates', 0L, 'reordered', 0L,
         'unsure', 0L, 'boot', CAST(NULL AS bigint), 'at', CAST(NULL AS timestamp))"""
-    return f"""IF(over = 0, closed, aggregate(slice(boots, 1, over), coalesce(closed, {none}),
+    return f"""IF(size({some}) = 0, {closed}, aggregate({some}, coalesce({closed}, {none}),
         (a, b) -> named_struct(
             'boots', a.boots + 1, 'reboots', a.reboots + {begun},
             'first', least(a.first, b.first), 'received', a.received + b.received,

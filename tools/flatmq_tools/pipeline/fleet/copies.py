@@ -39,6 +39,7 @@ class Counts(NamedTuple):
     """Those of the state that may have closed boots of these packs."""
 
 
+Transform = Callable[[DataFrame], DataFrame]
 Outputs = Callable[[DataFrame, Counts], dict[str, DataFrame | None]]
 """Makes the rows of each output of the packs that are no copies."""
 
@@ -48,17 +49,19 @@ class Copies:
 
     state    the table of boots
     parse    turns messages into packs, as `measurements.packs` does
+    statuses  returns the newest status of each device in messages, as `pace.STATUS`
     outputs  makes rows of the marked packs
     unsure   is called with how many packs of a batch may be copies and were kept
     close    s, at least, between two batches that close boots, as each writes many files
     """
 
     def __init__(
-        self, state: Table, parse: Callable[[DataFrame], DataFrame], outputs: Outputs,
+        self, state: Table, parse: Transform, statuses: Transform, outputs: Outputs,
         unsure: Callable[[int], None] = lambda count: None, close: float = 600.0,
     ) -> None:  # fmt: skip
         self._state = state
         self._parse = parse
+        self._statuses = statuses
         self._outputs = outputs
         self._unsure = unsure
         self._close_every = close
@@ -76,7 +79,8 @@ class Copies:
         key = F.coalesce("device", F.pmod("offset", F.lit(64)).cast("string"))
         packs = self._parse(messages).withColumn("device", key).repartition(parts, "device")
         heads = boots.newest(self._state, open_)
-        frame = marked(packs, heads).persist(StorageLevel.MEMORY_AND_DISK)
+        known = boots.newest(self._state, open_, boots.MARKING)
+        frame = marked(packs, known).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             counts = _counted(frame)
             of = [file for file in closed if file.partition["bucket"] in counts.buckets]
@@ -88,7 +92,9 @@ class Copies:
                 frame = marked(packs, heads).persist(StorageLevel.MEMORY_AND_DISK)
                 counts = _counted(frame)
             rows = self._outputs(frame, counts)
-            state, replaced = self._changed(frame, heads, open_, counts, end)
+            state, replaced = self._changed(
+                frame, heads, self._statuses(messages), open_, counts, end
+            )
             yield Made(rows, state, replaced)
             if counts.unsure:
                 self._unsure(counts.unsure)
@@ -97,19 +103,23 @@ class Copies:
             heads.unpersist()
 
     def _changed(
-        self, frame: DataFrame, heads: DataFrame, open_: list[File], counts: Counts, end: int
+        self,
+        frame: DataFrame,
+        heads: DataFrame,
+        statuses: DataFrame,
+        open_: list[File],
+        counts: Counts,
+        end: int,
     ) -> tuple[DataFrame | None, list[File]]:
         """Return the rows for the state, and the files that they replace."""
-        if not counts.packs:
-            return None, []
         whole, *more = boots.versions(open_).values() or [0]
         if len(more) < _BATCHES and sum(more) < whole and whole > _SMALL:
-            return boots.changed(frame, heads, end), []
+            return boots.changed(frame, heads, statuses, end), []
         close = time.monotonic() >= self._due
         if close:
             self._due = time.monotonic() + self._close_every
         now = counts.last if close else None
-        return boots.changed(frame, heads, end, now, every=True), open_
+        return boots.changed(frame, heads, statuses, end, now, every=True), open_
 
 
 def marked(packs: DataFrame, heads: DataFrame) -> DataFrame:
@@ -127,7 +137,7 @@ def marked(packs: DataFrame, heads: DataFrame) -> DataFrame:
     return packs.sparkSession.sql(
         f"""
         WITH joined AS (
-            SELECT /*+ SHUFFLE_HASH(h) */ p.*, element_at(h.boots, -1).boot AS newest,
+            SELECT /*+ SHUFFLE_HASH(h) */ p.*, get(h.boots, size(h.boots) - 1).boot AS newest,
                 get(filter(h.boots, b -> b.boot = p.boot), 0) AS was
             FROM {{packs}} p LEFT JOIN {{heads}} h ON h.device = p.device
         ), known AS (

@@ -99,9 +99,10 @@ class Table:
         table = self.newest()
         return [] if table is None else listed(table)
 
-    def read(self, files: Iterable[File]) -> DataFrame:
+    def read(self, files: Iterable[File], columns: str | None = None) -> DataFrame:
         """Return the rows of some of its files; columns that a file lacks are null."""
-        return read(self.spark, self.folder, files, self.schema)
+        schema = self.schema if columns is None else StructType.fromDDL(columns)
+        return read(self.spark, self.folder, files, schema)
 
     def commit(
         self, rows: DataFrame | None, job: str, position: int, remove: Sequence[File] = (),
