@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flatmq_tools.pipeline.fleet import boots, copies
+from flatmq_tools.pipeline.fleet import boots, copies, sums
 from flatmq_tools.pipeline.fleet.job import Job
 from flatmq_tools.pipeline.fleet.table import Table
 from flatmq_tools.pipeline.fleet.versions import Versions
@@ -94,6 +94,7 @@ class Fleet:
         self.count = 0
         self.unsure = 0
         self.close = 0.0
+        self.sums = False
 
     def land(self, packs: Sequence[Pack]) -> None:
         """Add a version."""
@@ -104,11 +105,15 @@ class Fleet:
         state = make(self.spark, self.folder / "state", boots.STATE, boots.BY)
         readings = make(self.spark, self.folder / "readings", READINGS)
         dead = make(self.spark, self.folder / "dead", "offset bigint, reason string")
+        added = make(self.spark, self.folder / "sums", sums.SUMS)
 
-        def outputs(frame: DataFrame, counts: copies.Counts) -> dict[str, DataFrame | None]:
+        def outputs(
+            messages: DataFrame, frame: DataFrame, counts: copies.Counts
+        ) -> dict[str, DataFrame | None]:
             return {
                 "readings": frame.where("fresh") if counts.fresh else None,
                 "dead": frame.where("reason IS NOT NULL") if counts.dead else None,
+                "sums": sums.of_batch(messages, frame) if self.sums else None,
             }
 
         def unsure(count: int) -> None:
@@ -116,7 +121,8 @@ class Fleet:
 
         work = copies.Copies(state, only_packs, statuses, outputs, unsure, self.close)
         source = Versions(self.folder / "packs", self.rows)
-        return Job("readings", source, PACKS, {"readings": readings, "dead": dead}, state, work)
+        tables = {"readings": readings, "dead": dead, "sums": added}
+        return Job("readings", source, PACKS, tables, state, work)
 
     def run(self) -> int:
         return sum(1 for _ in self.job().steps())
@@ -326,3 +332,35 @@ def test_batches_are_limited_and_a_rewritten_table_is_followed(
     fleet.land(packs[20:])
     fleet.run()
     check(fleet, packs)
+
+
+def test_sums_by_time(spark: SparkSession, tmp_path: Path) -> None:
+    """They are the same in any batches, and when they were folded; old steps become wider."""
+    drawn = random.Random(8)
+    packs = made(drawn, 3, 4)
+    fleet = Fleet(spark, tmp_path)
+    fleet.sums = True
+    table = Table(spark, tmp_path / "sums", sums.SUMS)
+    for part in cut(drawn, packs, 2):
+        fleet.land(part)
+        fleet.run()
+        sums.fold(table, "readings")
+    rows = fleet.rowsof("sums")
+    keys = [(r["kind"], r["at"], r["device"], r["numbered"]) for r in rows]
+    assert len({*keys}) == len(keys)
+    of = {kind: [r for r in rows if r["kind"] == kind] for kind in sums.WIDTHS}
+    assert sum(r["messages"] for r in of["fleet"]) == len(packs)
+    assert sum(r["dead"] for r in of["fleet"]) == sum(p.reason is not None for p in packs)
+    wanted = ranges(packs)
+    for device in {p.device for p in packs} - {None, "z"}:
+        mine = [r for r in of["device"] if r["device"] == device]
+        known = [row for (of_, _), row in wanted.items() if of_ == device]
+        for name in ("received", "duplicates", "reordered"):
+            assert sum(r[name] for r in mine) == sum(row[name] for row in known), name
+        lost = sum(r["highest"] - r["lowest"] - r["received"] + 1 for r in known)
+        assert sum(r["missing"] for r in mine) == lost
+    delays = sum(n for r in of["device"] for _, n in r["delays"])
+    assert delays == sum(n for r in of["fleet"] for _, n in r["delays"])
+    newest = max(r["at"] for r in of["device"])
+    widths = {r["at"] % sums.DAY == 0 for r in of["device"] if r["at"] < newest - 4 * sums.DAY}
+    assert widths == {True} and any(r["at"] % sums.DAY for r in of["device"])

@@ -52,7 +52,7 @@ STATE = f"""device string, version bigint, boots array<{BOOT}>, closed {CLOSED},
 """`reopened`: rows of closed boots that are older than this version do not count. `numbered` is
 the pace of packs with numbers, `plain` that of packs without."""
 MARKING = f"""device string, version bigint, boots array<struct<
-    boot: bigint, highest: bigint, floor: bigint, ranges: array<{_RANGE}>>>"""
+    boot: bigint, lowest: bigint, highest: bigint, floor: bigint, ranges: array<{_RANGE}>>>"""
 """What is needed to find copies."""
 BY = {"bucket": "int"}
 

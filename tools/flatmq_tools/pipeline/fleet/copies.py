@@ -20,7 +20,7 @@ from . import boots
 from .job import Made
 from .table import File, Table
 
-MARKS = ("fresh", "unsure", "reordered", "island", "bucket")
+MARKS = ("fresh", "unsure", "reordered", "island", "missing", "bucket")
 """The columns that are added to packs; `fresh` are those that are no copies."""
 _SMALL = 20_000  # devices, up to which all are written again with each batch
 _BATCHES = 16  # whose changes to the state lie beside it, at most
@@ -40,8 +40,8 @@ class Counts(NamedTuple):
 
 
 Transform = Callable[[DataFrame], DataFrame]
-Outputs = Callable[[DataFrame, Counts], dict[str, DataFrame | None]]
-"""Makes the rows of each output of the packs that are no copies."""
+Outputs = Callable[[DataFrame, DataFrame, Counts], dict[str, DataFrame | None]]
+"""Makes the rows of each output, of the messages of a batch and its marked packs."""
 
 
 class Copies:
@@ -91,7 +91,7 @@ class Copies:
                 frame.unpersist()
                 frame = marked(packs, heads).persist(StorageLevel.MEMORY_AND_DISK)
                 counts = _counted(frame)
-            rows = self._outputs(frame, counts)
+            rows = self._outputs(messages, frame, counts)
             state, replaced = self._changed(
                 frame, heads, self._statuses(messages), open_, counts, end
             )
@@ -131,7 +131,8 @@ def marked(packs: DataFrame, heads: DataFrame) -> DataFrame:
     Of packs with the same number in a batch, the first to arrive is no copy. `unsure` are packs
     whose numbers are below those that are known one by one. `reordered` are fresh packs that came
     after one with a larger number. Fresh packs with the same `island` have numbers that follow
-    each other. `bucket` is where a closed boot of that number may be.
+    each other. `missing` is how many numbers more are missing with a pack, but for those before
+    the first of its boot. `bucket` is where a closed boot of that number may be.
     """
     over = "OVER (PARTITION BY device, boot ORDER BY seq DESC, timestamp, offset"
     return packs.sparkSession.sql(
@@ -141,7 +142,8 @@ def marked(packs: DataFrame, heads: DataFrame) -> DataFrame:
                 get(filter(h.boots, b -> b.boot = p.boot), 0) AS was
             FROM {{packs}} p LEFT JOIN {{heads}} h ON h.device = p.device
         ), known AS (
-            SELECT * EXCEPT (was, newest), was.highest AS known_highest, was.floor AS known_floor,
+            SELECT * EXCEPT (was, newest), was.highest AS known_highest,
+                was.lowest AS known_lowest, was.floor AS known_floor,
                 coalesce(exists(was.ranges, r -> seq BETWEEN r.lo AND r.hi), false) AS known,
                 CASE WHEN boot IS NOT NULL AND was IS NULL AND coalesce(boot < newest, true)
                     THEN {boots.BUCKET} END AS bucket
@@ -151,16 +153,22 @@ def marked(packs: DataFrame, heads: DataFrame) -> DataFrame:
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS sooner
             FROM known
         ), flagged AS (
-            SELECT * EXCEPT (known, above, sooner, known_highest, known_floor),
+            SELECT * EXCEPT (known, above, sooner, known_floor),
                 reason IS NULL AND (boot IS NULL OR NOT (known OR above <=> seq)) AS fresh,
                 coalesce(seq <= known_floor, false) AS below,
                 coalesce(seq < known_highest, false)
                     OR coalesce(sooner < struct(timestamp, offset), false) AS after
             FROM ordered
         )
-        SELECT * EXCEPT (below, after), fresh AND below AS unsure,
+        SELECT * EXCEPT (below, after, known_highest, known_lowest), fresh AND below AS unsure,
             fresh AND after AND boot IS NOT NULL AS reordered,
-            IF(fresh AND NOT below, seq + count_if(fresh AND NOT below) {over}), NULL) AS island
+            IF(fresh AND NOT below, seq + count_if(fresh AND NOT below) {over}), NULL) AS island,
+            CASE WHEN NOT fresh OR boot IS NULL THEN 0L
+                WHEN known_highest IS NULL OR seq > known_highest THEN coalesce(seq - 1 - greatest(
+                    lead(IF(fresh, seq, NULL)) IGNORE NULLS {over}), known_highest), 0L)
+                WHEN seq < known_lowest THEN least(
+                    lag(IF(fresh, seq, NULL)) IGNORE NULLS {over}), known_lowest) - 1 - seq
+                ELSE -1L END AS missing
         FROM flagged
         """,
         packs=packs, heads=heads,

@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
-from .table import File, Table, read
+from .table import File, Table, parsed, read
 from .versions import Versions
 
 
@@ -50,7 +49,7 @@ class Job:
     ) -> None:  # fmt: skip
         self.name = name
         self._source = source
-        self._schema = StructType.fromDDL(schema)
+        self._schema = parsed(schema)
         self._outputs = outputs
         self._state = state
         self._work = work
@@ -64,6 +63,9 @@ class Job:
         if batch is None:
             return False
         end, files = batch
+        if not files:  # versions that only rewrite rows
+            self._state.commit(None, self.name, end, always=True)
+            return True
         rows = read(self._state.spark, self._source.folder, files, self._schema)
         with self._work(rows, end) as made:
             for name, table in self._outputs.items():

@@ -75,7 +75,7 @@ class Table:
             spark.conf.set(name, value)
         self.spark = spark
         self.folder = str(folder)
-        self.schema = StructType.fromDDL(schema)
+        self.schema = parsed(schema)
         self._by = dict(by or {})
         self._storage = storage_options
         self._table: DeltaTable | None = None
@@ -101,7 +101,7 @@ class Table:
 
     def read(self, files: Iterable[File], columns: str | None = None) -> DataFrame:
         """Return the rows of some of its files; columns that a file lacks are null."""
-        schema = self.schema if columns is None else StructType.fromDDL(columns)
+        schema = self.schema if columns is None else parsed(columns)
         return read(self.spark, self.folder, files, schema)
 
     def commit(
@@ -139,7 +139,7 @@ class Table:
         by = list(self._by)
         if table is None:
             whole = to_arrow_schema(
-                StructType([*self.schema, *StructType.fromDDL(_ddl(self._by))]), timezone="UTC"
+                StructType([*self.schema, *parsed(_ddl(self._by))]), timezone="UTC"
             )
             create_table_with_add_actions(
                 self.folder, Schema.from_arrow(whole), added, "error", by,
@@ -187,6 +187,13 @@ class Table:
                 "containers, which do not share that folder: name one that the driver and all "
                 "executors share, or run with --master 'local[*]'. Nothing was committed"
             )
+
+
+def parsed(columns: str) -> StructType:
+    """Return a schema from its DDL."""
+    found = StructType.fromDDL(columns)
+    assert isinstance(found, StructType)
+    return found
 
 
 def read(spark: SparkSession, folder: str, files: Iterable[File], schema: StructType) -> DataFrame:

@@ -78,7 +78,8 @@ class Versions:
             at = _Place(newest if end is None else _Place.of(end).version, False, 0)
             if end is not None and _Place.of(end).follows:
                 at = _Place(at.version - 1, False, 0)  # all of the snapshot was read
-        first, found, rows, size = at, [], 0, 0
+        found: list[File] = []
+        first, rows, size = at, 0, 0
         while at.version <= newest and (end is None or at.number() < end):
             files = self._files(at)
             for file in files[at.file :]:
@@ -101,7 +102,8 @@ class Versions:
     def _files(self, at: _Place) -> list[File]:
         key = at.version, at.follows
         if key not in self._kept:
-            self._kept.clear() if len(self._kept) > 1000 else None
+            if len(self._kept) > 1000:
+                self._kept.clear()
             self._kept[key] = self._added(at.version) if at.follows else self._all(at.version)
         return self._kept[key]
 
