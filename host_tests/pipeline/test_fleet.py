@@ -12,10 +12,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flatmq_tools.pipeline.fleet import boots, copies, sums
+from flatmq_tools.pipeline.fleet import boots, copies, pace, sums
+from flatmq_tools.pipeline.fleet.health import Health
 from flatmq_tools.pipeline.fleet.job import Job
 from flatmq_tools.pipeline.fleet.table import Table
 from flatmq_tools.pipeline.fleet.versions import Versions
+from flatmq_tools.pipeline.jobs import measurements
+from flatmq_tools.pipeline.jobs.columns import MESSAGE
+from pipeline import landed
+from pipeline.messages import Message, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,7 +144,7 @@ class Fleet:
         )
 
     def known(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """What the state has of each boot."""
+        """The boots in the state."""
         found: dict[tuple[str, int], dict[str, Any]] = {}
         rows = self.rowsof("state")
         opened: dict[str, int] = {}
@@ -173,7 +178,7 @@ def expected(packs: Sequence[Pack]) -> list[tuple[Any, ...]]:
 
 
 def ranges(packs: Sequence[Pack]) -> dict[tuple[str, int], dict[str, Any]]:
-    """What must be known of each boot."""
+    """The expected state of each boot."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     at: dict[tuple[str, int], dict[int, float]] = {}
     for p in packs:
@@ -301,7 +306,7 @@ def test_a_run_that_is_killed_between_any_two_commits(spark: SparkSession, tmp_p
 def test_a_boot_with_more_gaps_than_are_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes below them is kept and counted, and they are one gap from then on."""
+    """Packs below them are kept and counted, and they are one gap from then on."""
     monkeypatch.setattr(boots, "RANGES", 5)
     fleet = Fleet(spark, tmp_path)
     numbers = [*range(0, 40, 2)]
@@ -364,3 +369,34 @@ def test_sums_by_time(spark: SparkSession, tmp_path: Path) -> None:
     newest = max(r["at"] for r in of["device"])
     widths = {r["at"] % sums.DAY == 0 for r in of["device"] if r["at"] < newest - 4 * sums.DAY}
     assert widths == {True} and any(r["at"] % sums.DAY for r in of["device"])
+
+
+def test_messages_of_boards(spark: SparkSession, tmp_path: Path) -> None:
+    """From raw to measurements, dead letters and devices, with a copy and a status."""
+    messages = [
+        reading("a", 1, 1, 0), reading("a", 1, 2, 1), reading("a", 1, 2, 2),
+        Message("dev/a/telemetry", b"no pack", 3), Message("dev/a/status", b"online", 4),
+    ]  # fmt: skip
+    write_deltalake(tmp_path / "raw", landed.table(messages, 0))
+    values = "device string, boot bigint, seq bigint, quantity string, value double"
+    tables = {
+        "measurements": Table(spark, tmp_path / "measurements", values),
+        "dead_letters": Table(spark, tmp_path / "dead", "payload binary, reason string"),
+    }
+    state = Table(spark, tmp_path / "state", boots.STATE, boots.BY)
+
+    def outputs(
+        messages: DataFrame, frame: DataFrame, counts: copies.Counts
+    ) -> dict[str, DataFrame | None]:
+        fresh = measurements.values(frame.where("fresh"))
+        return {"measurements": fresh, "dead_letters": measurements.dead(frame)}
+
+    work = copies.Copies(state, measurements.packs, pace.statuses, outputs)
+    schema = ", ".join(f"{name} {kind}" for name, kind in MESSAGE.items())
+    assert Job("m", Versions(tmp_path / "raw"), schema, tables, state, work).step()
+    found = tables["measurements"].read(tables["measurements"].files()).collect()
+    assert sorted((r.device, r.boot, r.seq) for r in found) == [("a", 1, 1), ("a", 1, 2)]
+    (letter,) = tables["dead_letters"].read(tables["dead_letters"].files()).collect()
+    assert bytes(letter.payload) == b"no pack"
+    (device,) = Health(state).devices().collect()
+    assert (device.received, device.duplicates, device.status) == (2, 1, "online")

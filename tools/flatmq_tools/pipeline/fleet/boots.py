@@ -26,7 +26,7 @@ BOOTS = 64
 OVER = datetime.timedelta(days=1)
 """After that long without a pack a boot is closed, if a later one was heard,"""
 GONE = datetime.timedelta(days=30)
-"""or if all boots of the device were silent for so long."""
+"""or if all boots of the device were silent that long."""
 OPEN = -1
 """The bucket of open boots."""
 BUCKETS = 32
@@ -199,7 +199,7 @@ _RUNS = f"""
                 min(timestamp) AS first, max(timestamp) AS last, count_if(fresh) AS received,
                 count_if(NOT fresh) AS duplicates, count_if(reordered) AS reordered,
                 count_if(unsure) AS unsure,
-                collect_list(IF(fresh AND told, {_DELAY}, NULL)) AS bins
+                collect_list(IF(fresh AND timed, {_DELAY}, NULL)) AS bins
             FROM {{marked}} WHERE boot IS NOT NULL GROUP BY device, boot, island
         ) GROUP BY device, boot
     ) GROUP BY device"""

@@ -27,7 +27,7 @@ _BATCHES = 16  # whose changes to the state lie beside it, at most
 
 
 class Counts(NamedTuple):
-    """What a batch has."""
+    """The counts of a batch."""
 
     packs: int
     fresh: int
@@ -77,7 +77,8 @@ class Copies:
         parts = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         # Dead letters have no device, and would all be in one part.
         key = F.coalesce("device", F.pmod("offset", F.lit(64)).cast("string"))
-        packs = self._parse(messages).withColumn("device", key).repartition(parts, "device")
+        packs = self._parse(messages).withColumnRenamed("told", "timed")
+        packs = packs.withColumn("device", key).repartition(parts, "device")
         heads = boots.newest(self._state, open_)
         known = boots.newest(self._state, open_, boots.MARKING)
         frame = marked(packs, known).persist(StorageLevel.MEMORY_AND_DISK)

@@ -19,7 +19,7 @@ from .versions import Versions
 
 @dataclass
 class Made:
-    """What a batch makes."""
+    """The rows that a batch makes."""
 
     rows: Mapping[str, DataFrame | None]
     """Rows for each output, by its name; None if there are none."""

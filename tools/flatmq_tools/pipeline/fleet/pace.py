@@ -1,10 +1,16 @@
-"""How often a device is heard: the part of the state that does not depend on boots.
+"""The arrivals of devices: the part of the state that does not depend on boots.
 
 Packs with numbers and packs without are apart: of the latter nothing else is known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ..jobs import columns
 from .histogram import TYPE, added, count, let, number, percentile
 
 PACE = f"""struct<
@@ -18,6 +24,7 @@ FEW = 64
 SILENCES = 1000
 """Silences of a device that are kept; then the shorter half goes."""
 _KEPT = 2  # times the usual interval, from which a silence is kept: it may become shorter
+_STATUS = 32  # characters of a status that are kept
 _BURST = 1_000_000  # us; messages without numbers that come closer together are one sign of life
 
 _OVER = "OVER (PARTITION BY device, boot IS NOT NULL ORDER BY timestamp, offset)"
@@ -31,10 +38,10 @@ PACES = f"""
         count_if(NOT copy) AS received, count_if(copy) AS duplicates,
         collect_list(IF(counted AND since IS NOT NULL,
             struct(since, timestamp AS until, boot), NULL)) AS steps,
-        collect_list(IF(counted AND told, {_DELAY}, NULL)) AS bins
+        collect_list(IF(counted AND timed, {_DELAY}, NULL)) AS bins
     FROM (
         SELECT *, lag(IF(counted, timestamp, NULL)) IGNORE NULLS {_OVER} AS since FROM (
-            SELECT device, boot, timestamp, offset, time, told, boot IS NOT NULL AS numbered,
+            SELECT device, boot, timestamp, offset, time, timed, boot IS NOT NULL AS numbered,
                 coalesce(retain, false) AS retained,
                 IF(boot IS NULL, coalesce(retain, false) OR coalesce(dup, false), NOT fresh)
                     AS copy,
@@ -43,6 +50,21 @@ PACES = f"""
         )
     ) GROUP BY device, numbered"""
 """What a batch has of the arrivals of each device."""
+
+
+def statuses(messages: DataFrame, filters: Sequence[str] = columns.STATUS) -> DataFrame:
+    """Return the newest status of each device in messages; the second level names the device."""
+    # Whatever the payload is: `decode` would end the job for bytes that are not UTF-8.
+    text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
+    said = F.struct(
+        F.when(text != "", text).alias("status"), F.col("timestamp").alias("at"), "offset"
+    )
+    return (
+        messages.where(columns.matched(F.col("topic"), filters))
+        .groupBy(F.get(F.split("topic", "/"), F.lit(1)).alias("device"))
+        .agg(F.max_by(said, F.struct("timestamp", "offset")).alias("status"))
+        .where("device IS NOT NULL")
+    )
 
 
 def later(old: str, new: str) -> str:

@@ -47,12 +47,12 @@ def of_batch(messages: DataFrame, marked: DataFrame) -> DataFrame:
             UNION ALL
             SELECT 'fleet', {seconds}, 0L, count_if(reason IS NULL), count_if(reason IS NOT NULL),
                 0L, 0L, 0L, 0L, NULL, NULL, hll_sketch_agg(IF(reason IS NULL, device, NULL)),
-                collect_list(IF(fresh AND told, {_BIN}, NULL))
+                collect_list(IF(fresh AND timed, {_BIN}, NULL))
             FROM {{marked}} GROUP BY {_AT}
             UNION ALL
             SELECT 'device', at, device, numbered, 0L, count(*), 0L, count_if(NOT copy),
                 sum(missing), count_if(copy), count_if(reordered), min(timestamp), max(timestamp),
-                NULL, collect_list(IF(NOT copy AND told, {_BIN}, NULL))
+                NULL, collect_list(IF(NOT copy AND timed, {_BIN}, NULL))
             FROM (
                 SELECT *, {_AT} - pmod({_AT}, {HOUR}) AS at, boot IS NOT NULL AS numbered,
                     IF(boot IS NOT NULL, NOT fresh, coalesce(retain, false)
