@@ -154,7 +154,10 @@ def test_an_emulator_that_dies_is_one_line(
     ("words", "said"),
     [
         ("pico_w", "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2 from micropython.org/"),
-        ("esp32 --firmware firmware.uf2", "esp32 cannot be emulated, only pico_w"),
+        (
+            "pico_2 --firmware firmware.uf2",
+            "cannot be emulated, only esp32, esp32_c3, pico, pico_w",
+        ),
         ("pico_w --firmware old.uf2", "old.uf2: it is MicroPython 1.22.0; flatmq needs 1.26 or"),
         ("pico_w --firmware firmware.uf2 --until a/#/b", "--until a/#/b: must be TOPIC"),
         ("pico_w --firmware firmware.uf2 --wifi-loss 5s", "must be START:LENGTH, such as 20s:5s"),
