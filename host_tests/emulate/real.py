@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -12,6 +14,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from flatmq_rigs import emulated
+from flatmq_tools import boards
+from tls.secure_broker import SecureBroker
 
 PROGRAMS = {
     "fails": "print('up')\n{}['no such key']\n",
@@ -33,12 +39,19 @@ PROGRAMS = {
     ),
 }
 YEAR = time.gmtime().tm_year
+TLS = (
+    "--until dev/+/telemetry --broker 127.0.0.1:{port} --tls --pin {pin} "
+    "--set broker.host=broker.example --set broker.port={port} --set broker.tls."
+)
 OFTEN = "--set device.spool=true --set device.interval=2"
 LOSSES = "--reset-at 10s --wifi-loss 18s:6s --power-cut 50s"
 FAILED = "the program failed: "
 # What happens, the sketch and options, the status, and what the last line begins with.
 ROWS = (
     ("the stock sketch", "--until dev/+/telemetry", 0, "seen: dev/+/telemetry"),
+    ("TLS by an authority", TLS + "ca={ca}", 0, "seen: dev/+/telemetry"),
+    ("TLS by a pin", TLS + "pin={pin}", 0, "seen: dev/+/telemetry"),
+    ("TLS by another pin", TLS + "pin={other}", 1, "not seen: dev/+/telemetry"),
     ("no such message", "--until no/such --for 5s", 1, "not seen: no/such"),
     ("an exception", "fails --for 10s", 1, FAILED + "KeyError: no such key"),
     ("a loop without an end", "hangs --for 3s", 0, "the program did not fail"),
@@ -57,24 +70,39 @@ def lost(output: str) -> int:
     return sum(max(seqs) - min(seqs) + 1 - len(seqs) for seqs in boots.values())
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run every row; 1 if one is not as it says."""
-    firmware = os.environ.get("FLATMQ_FIRMWARE")
-    if not firmware:
-        print("FLATMQ_FIRMWARE names no firmware for the Pico W", file=sys.stderr)
+    parser = argparse.ArgumentParser(prog="emulated", description=__doc__)
+    parser.add_argument("--board", default="pico_w", help="Board.  [default: pico_w]")
+    board = parser.parse_args(arguments).board
+    try:
+        firmware = emulated.firmware(board)
+    except emulated.NotHereError as error:
+        print(error, file=sys.stderr)
         return 2
-    table = Table("on an emulated Pico W", "ends with", "s", "lost", "")
+    table = Table(f"on an emulated {boards.load(board).title}", "ends with", "s", "lost", "")
     bad = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        secure = SecureBroker()
+        stack.callback(secure.stop)
+        words_of = {
+            "port": secure.ports["named"],
+            "ca": secure.path("ca.pem"),
+            "pin": secure.pins["named"],
+            "other": secure.pins["other"],
+        }
         for name, text in PROGRAMS.items():
             sketch = Path(folder, name)
             sketch.mkdir()
             (sketch / "main.py").write_text(text)
         for what, words, status, said in ROWS:
-            command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", "pico_w"]
+            if board != "pico_w" and "watchdog" in what:  # QEMU's never runs out
+                continue
+            command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", board]
             began = time.monotonic()
             done = subprocess.run(
-                [*command, "--firmware", str(Path(firmware).resolve()), *words.split()],
+                [*command, "--firmware", firmware, *words.format(**words_of).split()],
                 cwd=folder,
                 env={**os.environ, "COLUMNS": "200"},
                 stdout=subprocess.PIPE,

@@ -4,8 +4,8 @@ BOARD_PORT    any address that mpremote connects to; without it nothing is run
 BOARD_WIFI    ssid:password of the Wi-Fi that the board is to join
 BOARD_BROKER  host:port of a broker that the board can reach
 DESK_BROKER   the same broker as this machine reaches it, where that is another address
-EMULATE       a firmware for the Pico W, or for an ESP32 by the QEMU on the PATH or of $QEMU: the
-              board is emulated, and there is a broker; no other variable is needed
+EMULATE       a firmware for the Pico W, or for an ESP32, which needs a QEMU on the PATH: the board
+              is emulated, and there is a broker; no other variable is needed
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from flatmq_tools import boards, broker, emulate
+from flatmq_rigs.emulated import board_of
+from flatmq_tools import broker, emulate
 from flatmq_tools.address import AddressError, address
 from flatmq_tools.emulate import network, qemu_program
 from flatmq_tools.emulate.order import Order
-from flatmq_tools.image import firmware as firmware_file
 from flatmq_tools.remote import RemoteError
 
 from .desk import DeskError
@@ -71,12 +71,6 @@ def where(environment: Mapping[str, str]) -> Where:
     )
 
 
-def _board_of(firmware: Path) -> boards.Board:
-    """Return the board that is emulated with a firmware: a Pico W, unless it is for an ESP32."""
-    chip = firmware_file.chip(firmware.read_bytes()[: firmware_file.IMAGE_HEADER])
-    return boards.load({"esp32": "esp32", "esp32c3": "esp32_c3"}.get(chip or "", "pico_w"))
-
-
 @contextlib.contextmanager
 def _surroundings(environment: Mapping[str, str]) -> Iterator[Where]:
     """Yield what the variables say; with EMULATE, an emulated board and its broker."""
@@ -86,10 +80,10 @@ def _surroundings(environment: Mapping[str, str]) -> Iterator[Where]:
         return
     if not Path(firmware).is_file():
         raise UsageError(f"EMULATE={firmware}: there is no such file")
-    board = _board_of(Path(firmware))
+    board = board_of(Path(firmware))
     program = None
     if board.chip in qemu_program.PROGRAMS:
-        program = qemu_program.find(board, environment.get("QEMU"))
+        program = qemu_program.find(board, None)
     with broker.mosquitto() as near, tempfile.TemporaryDirectory() as folder:
         order = Order(
             board=board.name,

@@ -34,7 +34,7 @@ from .. import board_tls, boards, broker, contents, image, settings
 from ..bridge import readable
 from ..password import PASSWORD
 from ..trust import Trust
-from . import network, qemu_program
+from . import archive, network, qemu_program
 from .bridged import Bridge
 from .order import Order
 
@@ -214,7 +214,11 @@ def build(
         files["/main.py"] = held(files["/main.py"])
     if board.network == "wifi" and not wifi:
         files["/main.py"] = on_serial_line(files["/main.py"])
-    return image.make(board, files, firmware_file=firmware), int(far.get("port", 1883))
+    if board.port == "esp32":
+        made = archive.make(board, files, firmware)
+    else:
+        made = image.make(board, files, firmware_file=firmware)
+    return made, int(far.get("port", 1883))
 
 
 def held(source: bytes) -> bytes:
