@@ -12,7 +12,7 @@ from rich.table import Table
 from flatmq_rigs import results
 
 from . import command
-from .suite import Suite
+from .suite import Suite, compiled
 
 _HEAD = ("on the board", "figure", "")
 
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
             results.write(options.results, "board", section(suite))
         return 0 if suite.ok else 1
 
-    return command.run("The tests with a board were", Suite, report)
+    return command.run("The tests with a board were", Suite, report, compiled)
 
 
 if __name__ == "__main__":

@@ -396,7 +396,7 @@ def image(
     "limit",
     type=Duration(),
     help="Stop after this time of the board's clock, such as 30s.  [default: run until Ctrl-C; "
-    "60s with --until]",
+    "60s with --until, 180s for an ESP32]",
 )
 @click.option(
     "--port",

@@ -41,6 +41,7 @@ from .order import Order
 CHIPS = ("rp2040", *qemu_program.PROGRAMS)  # those that are emulated
 MACHINE = [sys.executable, "-m", "flatmq_tools.emulate.machine"]
 LIMIT = 60.0  # seconds of the board's clock in which a message is to come
+QEMU_LIMIT = 180.0  # the same, where that is the clock of this machine
 SILENCE = 120.0  # seconds without a word from the emulator until it is given up
 _HOLD = b'__import__("time").sleep_ms(150)'  # until there is USB, which keeps what is printed
 _LAST = 1.0  # seconds that a message may be behind the program's end, and for the emulator's end
@@ -345,7 +346,7 @@ def main(
             stack.callback(machine.bridge((near.host, near.port)).stop)
         began = time.monotonic()
         if until is not None and limit is None:
-            limit = LIMIT
+            limit = QEMU_LIMIT if program else LIMIT
         try:
             _watch(run, machine, client, limit, console)
         except KeyboardInterrupt:

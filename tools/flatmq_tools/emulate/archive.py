@@ -43,13 +43,15 @@ vfs.mount(Modules(), "/lib")
 sys.path[:] = ["/lib", ".frozen", ""]
 """
 _BOOT = """\
-import esp32
+import esp32, micropython
+micropython.kbd_intr(-1)
 def _(p=esp32.Partition.find(esp32.Partition.TYPE_APP)[0]):
  a = {address} - p.info()[2]
  b = bytearray({size})
  p.readblocks(a // 4096, b)
  exec(bytes(b), {{"P": p, "A": a}})
 _()
+micropython.kbd_intr(3)
 """
 
 
