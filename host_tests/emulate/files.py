@@ -8,6 +8,25 @@ from littlefs import LittleFS, UserContext
 
 from flatmq_tools.boards import Board
 
+# The module `esp32` of a MicroPython on this machine, with the flash in a file.
+ESP32 = """\
+class Partition:
+    TYPE_APP = 0
+
+    @staticmethod
+    def find(kind):
+        return [Partition()]
+
+    def info(self):
+        return (0, 0, 0x10000, 0x1F0000, "factory", False)
+
+    def readblocks(self, number, data, offset=0):
+        with open({flash!r}, "rb") as file:
+            file.seek(0x10000 + 4096 * number + offset)
+            assert file.readinto(data) == len(data)
+"""
+BOOT = "exec(open('boot.py').read())"
+
 
 def unpack(board: Board, content: bytes, folder: Path) -> None:
     """Write the files of a board's filesystem, whose bytes are `content`, into `folder`."""

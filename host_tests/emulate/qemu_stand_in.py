@@ -15,10 +15,10 @@ import tempfile
 import threading
 from pathlib import Path
 
-from emulate.files import unpack
+from emulate.files import BOOT, ESP32, unpack
 from flatmq_tools import boards, interpreter
 
-BOOT = "ets Jul 29 2019 12:21:46\r\n\r\nrst:0x%s,boot:0x13 (SPI_FAST_FLASH_BOOT)\r\n"
+FROM_ROM = "ets Jul 29 2019 12:21:46\r\n\r\nrst:0x%s,boot:0x13 (SPI_FAST_FLASH_BOOT)\r\n"
 POWER_ON, BY_ITSELF = "1 (POWERON_RESET)", "c (SW_CPU_RESET)"
 END = 'MicroPython v1.28.0 on 2026-08-01\r\nType "help()" for more information.\r\n>>> '
 
@@ -39,14 +39,15 @@ class Machine:
 
     def boot(self, cause: str = POWER_ON) -> None:
         """Run the program from its beginning."""
-        if self._program is not None:
-            self._program.kill()
-            self._program.wait()
-        self._line.sendall((BOOT % cause).encode())
+        running, self._program = self._program, None
+        if running is not None:
+            running.kill()
+            running.wait()
+        self._line.sendall((FROM_ROM % cause).encode())
         command = interpreter.command("256k")
         assert command is not None
         self._program = subprocess.Popen(
-            [*command, "-c", "import sys; sys.path[:] = ['', 'lib']; import main"],
+            [*command, "-c", f"{BOOT}\nimport main"],
             cwd=self._folder,
             stdin=self._line,
             stdout=self._line,
@@ -71,7 +72,9 @@ def main() -> None:
         return
     with connected("-qmp") as monitor, tempfile.TemporaryDirectory() as name:
         board = boards.load("esp32" if "esp32" in sys.argv[1].split(",") else "esp32_c3")
-        unpack(board, Path("flash.bin").read_bytes()[board.flash.filesystem :], Path(name))
+        flash = Path("flash.bin").absolute()
+        unpack(board, flash.read_bytes()[board.flash.filesystem :], Path(name))
+        Path(name, "esp32.py").write_text(ESP32.format(flash=str(flash)))
         machine = Machine(Path(name))
         machine.boot()
         monitor.sendall(b'{"QMP": {}}\n')

@@ -41,7 +41,7 @@ PROGRAMS = {
 }
 YEAR = time.gmtime().tm_year
 TLS = (
-    "--until dev/+/telemetry --broker 127.0.0.1:{port} --tls --pin {pin} "
+    "--until dev/+/telemetry --for {n[6]}s --broker 127.0.0.1:{port} --tls --pin {pin} "
     "--set broker.host=broker.example --set broker.port={port} --set broker.tls."
 )
 OFTEN = "--set device.spool=true --set device.interval=2"
@@ -82,7 +82,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run every row; 1 if one is not as it says."""
     parser = argparse.ArgumentParser(prog="emulated", description=__doc__)
     parser.add_argument("--board", default="pico_w", help="Board.  [default: pico_w]")
-    board = parser.parse_args(arguments).board
+    parser.add_argument("--only", default="", help="Part of the names of the rows to run.")
+    given = parser.parse_args(arguments)
+    board = given.board
     try:
         firmware = emulated.firmware(board)
     except emulated.NotHereError as error:
@@ -107,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             sketch.mkdir()
             (sketch / "main.py").write_text(text)
         for what, words, status, said in ROWS:
-            if slow and "watchdog" in what:  # QEMU's never runs out
+            if given.only not in what or (slow and "watchdog" in what):  # QEMU's never runs out
                 continue
             command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", board]
             began = time.monotonic()

@@ -25,6 +25,7 @@ print("published")
 """
 FAILS = WORKS + 'raise ValueError("no sensor")\n'
 STAYS = WORKS + "while True:\n    client.poll(100)\n"
+HANGS = "while True:\n    pass\n"
 AGAIN = """\
 import os, sys
 if "state" in os.listdir():
@@ -96,9 +97,11 @@ def test_it_shows_the_log_the_messages_and_resets() -> None:
     said = flatmq(AGAIN).output
     assert "s  board | rst:0x1 (POWERON_RESET),boot:0x13" in said
     assert "s  board | reset by machine.reset()\n" in said
-    said = flatmq(STAYS, "--reset-at", "2s", "--for", "3s", board="esp32_c3").output
+    said = flatmq(STAYS, "--until", T, board="esp32_c3").output
     assert "s broker | dev/a-board/telemetry  21.5\n" in said
-    assert "s  board | reset by button\n" in said
+    done = flatmq(HANGS, "--reset-at", "1s", "--for", "2s")
+    assert "s  board | reset by button\n" in done.output
+    assert done.output.splitlines()[-1].startswith("the program did not fail")
 
 
 @pytest.mark.parametrize("name", ["esp32", "esp32_c3", "esp32_s3"])

@@ -33,10 +33,6 @@ class Modules:
   data = bytearray(size)
   P.readblocks(at // 4096, data, at % 4096)
   return io.BytesIO(data)
- def ilistdir(self, path):
-  for name in M:
-   if name.rpartition("/")[0] == path.rstrip("/"):
-    yield name.rpartition("/")[2], 0x8000, 0, M[name][1]
  def chdir(self, path): pass
 M = {1!r}
 vfs.mount(Modules(), "/lib")

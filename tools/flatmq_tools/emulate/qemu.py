@@ -74,10 +74,7 @@ class Machine:
                 stack.callback(server.close)
                 ports.append(server.sockets[0].getsockname()[1])
             line, *own = ports
-            began = time.monotonic()
-            events.clock = lambda: (time.monotonic() - began) * 1000
             report(serial=line)
-            self._plan(began)
             ended = asyncio.ensure_future(done.wait())
             while not done.is_set():
                 self._process = process = await self._power_on(own)
@@ -117,7 +114,10 @@ class Machine:
 
     # What happens to the board
 
-    def _plan(self, began: float) -> None:
+    def _begin(self) -> None:
+        """Start the board's clock, and plan what is ordered."""
+        began = time.monotonic()
+        events.clock = lambda: (time.monotonic() - began) * 1000
         order = self._order
         loop = asyncio.get_running_loop()
         for at in order.resets:
@@ -157,8 +157,11 @@ class Machine:
     async def _on_monitor(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        is_first = self._monitor is None
         self._monitor = writer
         self._ask("qmp_capabilities")
+        if is_first:
+            self._begin()
         async for answer in reader:
             if b'"return"' in answer:
                 report()
