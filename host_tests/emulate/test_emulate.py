@@ -150,6 +150,26 @@ def test_an_emulator_that_dies_is_one_line(
     assert (done.exit_code, done.output.splitlines()[-1]) == (1, f"Error: {said}")
 
 
+CHILD = """
+import json, subprocess, time
+child = subprocess.Popen(["sleep", "1000"])
+print(json.dumps({"ms": 5000, "log": f"child {child.pid}\\n"}), flush=True)
+time.sleep(1000)
+"""
+
+
+def test_an_emulator_that_does_not_end_is_killed_with_its_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(emulate, "MACHINE", [sys.executable, "-c", CHILD])
+    said = flatmq(WORKS, "--for", "5s").output
+    status = Path("/proc", said.partition("child ")[2].split()[0], "stat")
+    end = time.monotonic() + 20
+    while status.exists() and status.read_text().rpartition(") ")[2][0] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,8 @@ class Machine:
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST)
+        with contextlib.suppress(AttributeError, ProcessLookupError):  # Windows has no groups
+            os.killpg(self._process.pid, signal.SIGKILL)  # with its QEMU
         self._process.kill()
         self._process.wait()
         self._reader.join(_LAST)
