@@ -33,9 +33,9 @@ PROGRAMS = {
         "ntptime.settime()\n"
         "from flatmq import Client\n"
         "client = Client(b'board', 'mqtt.example.com')\n"
-        "client.connect(10000)\n"
+        "client.connect(120000)\n"
         "client.publish(b'year', b'%d' % time.gmtime()[0], 1)\n"
-        "client.wait(10000)\n"
+        "client.wait(120000)\n"
         "socket.socket().connect(('10.0.0.1', 80))\n"
     ),
 }

@@ -79,7 +79,7 @@ PROOFS = {
     ),
     "board-esp32": Proof(
         "the board tests on an emulated ESP32",
-        ("flatmq_rigs", "board"), writes=False, emulates="esp32",
+        ("flatmq_rigs", "board"), emulates="esp32",
     ),
 }  # fmt: skip
 """Each proof by name, in the order in which they run."""

@@ -13,7 +13,7 @@ from rp2040py.external.cyw43.nat import NatBridge, TcpFlow, TcpReflector
 from .network import Network
 
 _FLIGHT = 4  # segments without an acknowledgement on an air that loses some
-_AGAIN = 1.0  # seconds until they are sent again
+_AGAIN = 3.0  # seconds until they are sent again
 
 
 class Reflector(TcpReflector):
