@@ -444,13 +444,13 @@ def emulate(
     user: str | None,
     trust: Trust | None,
 ) -> None:
-    """Run a sketch on an emulated BOARD: pico_w, pico, esp32 or esp32_c3.
+    """Run a sketch on an emulated BOARD.
 
-    SKETCH is a folder with a main.py, or the name of one in boards/; by default the one in the
-    board's file. The board reaches one broker and nothing else, whatever the address in its
-    settings. Exits with status 1 if the program ends with an exception. --user and the options
-    of TLS are for the connection to --broker that waits for the message; the board has its own
-    settings.
+    BOARD is pico_w, pico, esp32 or esp32_c3. SKETCH is a folder with a main.py, or the name of
+    one in boards/; by default the one in the board's file. The board reaches one broker and
+    nothing else, whatever the address in its settings. Exits with status 1 if the program ends
+    with an exception. --user and the options of TLS are for the connection to --broker that
+    waits for the message; the board has its own settings.
     """
     from . import emulate as command
     from .bytecode import CompileError

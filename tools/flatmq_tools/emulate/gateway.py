@@ -38,7 +38,7 @@ class Reflector(TcpReflector):
 
 
 class PatientReflector(Reflector):
-    """For an air that loses frames, and stops for good where too many wait, as QEMU's does."""
+    """For an air that loses frames, and stops permanently where too many wait, as QEMU's."""
 
     def _on_guest_segment(self, flow: TcpFlow, tcp: net.TcpSegment) -> None:
         if tcp.flags & net.TCP_SYN and tcp.seq == flow.guest_iss and flow.writer is not None:
