@@ -15,26 +15,29 @@ from ..boards import Board
 _KEPT = ("/main.py", "/boot.py")
 _BLOCK = 4096
 # What boot.py reads and runs. P is the partition and A where this is in it; {0} is where the
-# modules begin behind that, and {1} maps their paths to offsets and sizes.
+# modules begin behind that, and {1} has a line for each: its path, offset and size. Memory that
+# MicroPython's heap takes here would be missed by ESP-IDF, whose radio needs it.
 _LOADER = """\
-import io, sys, vfs
+import gc, io, sys, vfs
+def find(path):
+ i = T.find("\\n" + path + " ")
+ if i < 0: raise OSError(2)
+ at, size = T[i + len(path) + 2 : T.find("\\n", i + 1)].split()
+ return int(at) + A + {0}, int(size)
 class Modules:
  def mount(self, readonly, mkfs): pass
  def umount(self): pass
  def stat(self, path):
-  if path in M: return (0x8000,) + (0,) * 5 + (M[path][1],) + (0,) * 3
-  for name in M:
-   if name.startswith(path.rstrip("/") + "/"): return (0x4000,) + (0,) * 9
-  raise OSError(2)
+  if "\\n" + path.rstrip("/") + "/" in T: return (0x4000,) + (0,) * 9
+  return (0x8000,) + (0,) * 5 + (find(path)[1],) + (0,) * 3
  def open(self, path, mode):
-  if path not in M: raise OSError(2)
-  at, size = M[path]
-  at += A + {0}
+  at, size = find(path)
+  gc.collect()
   data = bytearray(size)
   P.readblocks(at // 4096, data, at % 4096)
   return io.BytesIO(data)
  def chdir(self, path): pass
-M = {1!r}
+T = {1!r}
 vfs.mount(Modules(), "/lib")
 sys.path[:] = ["/lib", ".frozen", ""]
 """
@@ -47,6 +50,8 @@ def _(p=esp32.Partition.find(esp32.Partition.TYPE_APP)[0]):
  p.readblocks(a // 4096, b)
  exec(bytes(b), {{"P": p, "A": a}})
 _()
+del _
+__import__("gc").collect()
 micropython.kbd_intr(3)
 """
 
@@ -76,9 +81,9 @@ def make(board: Board, files: dict[str, bytes], firmware: Path) -> image.Made:
 
 def _packed(modules: dict[str, bytes]) -> tuple[bytes, bytes]:
     """Return the program that boot.py runs, and that with the modules behind it."""
-    table, end = {}, 0
+    table, end = "\n", 0
     for path, data in modules.items():
-        table[path] = end, len(data)
+        table += f"{path} {end} {len(data)}\n"
         end += len(data)
     begin = len(_LOADER.format(1 << 30, table)) // _BLOCK * _BLOCK + _BLOCK
     program = _LOADER.format(begin, table).encode()
