@@ -21,6 +21,7 @@ HOME = "/hil"  # the folder on the board that all goes to; nothing else on it is
 MOUNTED = "/lib"  # where the image of an emulated ESP32 has modules
 REPEATS = 10  # of each operation, with the counter and with the heap locked
 SILENCE = 300.0  # seconds that the board may take for a step without a word
+SLOW_SILENCE = 1800.0  # the same for an emulated ESP32, where a spool's flash takes seconds
 MESSAGES = 100  # at each QoS
 JOIN_MS = 60_000  # until a Wi-Fi that does not let the board in is given up
 KEEPALIVE = 4  # s, while Wi-Fi is lost: it is noticed after three halves of it
@@ -71,7 +72,7 @@ class Suite:
         self._where = where
         self._say_ = say
         self._wrote = wrote
-        self._remote = Remote(where.port, SILENCE)
+        self._remote = Remote(where.port, SLOW_SILENCE if where.is_ready else SILENCE)
         self._token = f"hil-{secrets.token_hex(4)}"
         self._network = ""  # why there is none
 
