@@ -1,4 +1,4 @@
-# make demo · tools · test · proofs · lint · docs · release · pipeline · firmware · flash · deploy · bench · size · clean
+# make demo · tools · test · test-board · proofs · lint · docs · release · pipeline · firmware · flash · deploy · bench · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
@@ -38,13 +38,14 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo tools test proofs lint docs release pipeline firmware flash deploy bench size clean \
-  mosquitto wasm aedes
+.PHONY: help demo tools test test-board proofs lint docs release pipeline firmware flash deploy bench size \
+  clean mosquitto wasm aedes
 
 help:
 	@echo "make demo      a board's sketch publishes, this machine receives: a look in a few seconds"
 	@echo "make tools     the flatmq command, with all that it needs for boards, in $(BIN)"
 	@echo "make test      lint, types and the tests; TESTS=host_tests/unit for some, WORKERS=0 for one process"
+	@echo "make test-board EMULATE=firmware.uf2  the tests with a board, emulated; or BOARD_PORT=... for a real one"
 	@echo "make proofs    every test and every proof in its long form, in hours; writes docs/results.md"
 	@echo "make lint      ruff, mypy, the boards' types, and who writes the client's state"
 	@echo "make docs      the documentation as a site, in build/site; a broken link is an error"
@@ -66,6 +67,10 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 
 test: mosquitto wasm aedes lint
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(TESTS)
+
+# The variables are in host_tests/hil/command.py.
+test-board: $(VENV)/test.stamp mosquitto
+	@$(if $(EMULATE),EMULATE="$(EMULATE)") $(BIN)/python -m flatmq_rigs board
 
 proofs: mosquitto wasm aedes lint
 	@$(BIN)/python -m flatmq_rigs proofs --results docs/results.md

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flatmq_rigs import proofs
+from flatmq_rigs import emulated, proofs
 from flatmq_rigs.__main__ import _IN_TESTS, main
 
 
@@ -67,14 +67,14 @@ def test_a_command_passes_its_arguments_on(
 def test_all_proofs_run_and_a_failed_one_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv(proofs.FIRMWARE, raising=False)
+    monkeypatch.delenv(emulated.VARIABLE, raising=False)
     monkeypatch.setattr(proofs, "LOGS", tmp_path / "logs")
     monkeypatch.setattr(proofs, "ROOT", tmp_path)
     known = {
         "broken": proofs.Proof("one module", ("no_such_module",)),
         "whole": proofs.Proof("its help", ("json.tool", "--help"), writes=False),
         "options": proofs.Proof("an option that it lacks", ("json.tool",)),
-        "board": proofs.Proof("a firmware", ("no_such_module",), emulates=True),
+        "board": proofs.Proof("a firmware", ("no_such_module",), emulates="pico_w"),
     }
     monkeypatch.setattr(proofs, "PROOFS", known)
     document = tmp_path / "results.md"

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from flatmq_rigs import results
+from flatmq_rigs import emulated, results
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker
 from observer import Observer
@@ -65,9 +64,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=int, default=60, help="Time of the board's clock.")
     parser.add_argument("--results", type=Path, help="Markdown file with the section to rewrite.")
     given = parser.parse_args(arguments)
-    firmware = os.environ.get("FLATMQ_FIRMWARE")
-    if not firmware:
-        print("FLATMQ_FIRMWARE names no firmware for the Pico W", file=sys.stderr)
+    try:
+        firmware = emulated.firmware("pico_w")
+    except emulated.NotHereError as error:
+        print(error, file=sys.stderr)
         return 2
     status, readings = run(given.minutes, firmware)
     first, last = readings[0], readings[-1]

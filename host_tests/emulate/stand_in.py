@@ -15,8 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from littlefs import LittleFS, UserContext
-
+from emulate.files import unpack
 from flatmq_tools import boards, interpreter
 from flatmq_tools.emulate.network import Network
 from flatmq_tools.emulate.order import Order
@@ -32,25 +31,16 @@ def report(**event: object) -> None:
     sys.stdout.flush()
 
 
-def unpack(image: Path, folder: Path) -> None:
-    """Write the files of the image's filesystem into `folder`."""
+def content(image: Path) -> bytes:
+    """Return the filesystem of a Pico W's image."""
     board = boards.load("pico_w")
     flash = board.flash
-    context = UserContext(flash.filesystem_size)
+    data = bytearray(flash.filesystem_size)
     for address, block in uf2.pages(uf2.read(image.read_bytes()), board.flashing.family).items():
         at = address - flash.address - flash.filesystem
         if at >= 0:
-            context.buffer[at : at + len(block.data)] = block.data
-    filesystem = LittleFS(
-        context=context, block_size=flash.block, block_count=flash.filesystem_size // flash.block
-    )
-    for where, _, names in filesystem.walk("/"):
-        for name in names:
-            path = f"{where.rstrip('/')}/{name}"
-            target = folder / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with filesystem.open(path, "rb") as file:
-                target.write_bytes(file.read())
+            data[at : at + len(block.data)] = block.data
+    return bytes(data)
 
 
 def run(order: Order) -> None:
@@ -58,7 +48,7 @@ def run(order: Order) -> None:
     network = Network(order.broker, order.ports)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        unpack(Path(order.image), folder)
+        unpack(boards.load("pico_w"), content(Path(order.image)), folder)
         settings = json.loads((folder / "settings.json").read_text())
         broker = settings["broker"]
         broker["host"], broker["port"] = network.target(broker["host"], broker["port"])

@@ -150,11 +150,34 @@ def test_an_emulator_that_dies_is_one_line(
     assert (done.exit_code, done.output.splitlines()[-1]) == (1, f"Error: {said}")
 
 
+CHILD = """
+import json, subprocess, time
+child = subprocess.Popen(["sleep", "1000"])
+print(json.dumps({"ms": 5000, "log": f"child {child.pid}\\n"}), flush=True)
+time.sleep(1000)
+"""
+
+
+def test_an_emulator_that_does_not_end_is_killed_with_its_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(emulate, "MACHINE", [sys.executable, "-c", CHILD])
+    said = flatmq(WORKS, "--for", "5s").output
+    status = Path("/proc", said.partition("child ")[2].split()[0], "stat")
+    end = time.monotonic() + 20
+    while status.exists() and status.read_text().rpartition(") ")[2][0] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("pico_w", "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2 from micropython.org/"),
-        ("esp32 --firmware firmware.uf2", "esp32 cannot be emulated, only pico_w"),
+        (
+            "pico_2 --firmware firmware.uf2",
+            "cannot be emulated, only esp32, esp32_c3, pico, pico_w",
+        ),
         ("pico_w --firmware old.uf2", "old.uf2: it is MicroPython 1.22.0; flatmq needs 1.26 or"),
         ("pico_w --firmware firmware.uf2 --until a/#/b", "--until a/#/b: must be TOPIC"),
         ("pico_w --firmware firmware.uf2 --wifi-loss 5s", "must be START:LENGTH, such as 20s:5s"),

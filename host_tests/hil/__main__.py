@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from flatmq_rigs import results
 
 from . import command
-from .suite import Suite
+from .suite import Suite, compiled
 
 _HEAD = ("on the board", "figure", "")
 
@@ -22,10 +23,11 @@ def section(suite: Suite) -> str:
     bad = sum(row.ok is False for row in suite.rows)
     skipped = sum(row.ok is None for row in suite.rows)
     rows = [(row.what, row.figure.replace("|", "/"), row.mark) for row in suite.rows]
+    emulates = "EMULATE=file " if os.environ.get("EMULATE") else ""
     return f"""\
 ## On a board
 
-`python -m flatmq_rigs board` with {suite.board}: {len(rows)} rows, {bad} failed,
+`{emulates}python -m flatmq_rigs board` with {suite.board}: {len(rows)} rows, {bad} failed,
 {skipped} not run.
 
 The client as .mpy. Heap is compared with that before the import, after collections. An operation
@@ -52,10 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
             table.add_row(row.what, row.figure, row.mark)
         console.print(table)
         if options.results:
-            results.write(options.results, "board", section(suite))
+            name = "board-esp32" if "ESP32" in suite.board else "board"
+            results.write(options.results, name, section(suite))
         return 0 if suite.ok else 1
 
-    return command.run("The tests with a board were", Suite, report)
+    return command.run("The tests with a board were", Suite, report, compiled)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ BOARD_PORT    any address that mpremote connects to; without it nothing is run
 BOARD_WIFI    ssid:password of the Wi-Fi that the board is to join
 BOARD_BROKER  host:port of a broker that the board can reach
 DESK_BROKER   the same broker as this machine reaches it, where that is another address
-EMULATE       a firmware for the Pico W: it is emulated, and there is a broker; no other is needed
+EMULATE       a firmware for the Pico W, or for an ESP32, which needs a QEMU on the PATH: the board
+              is emulated, and there is a broker; no other variable is needed
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from flatmq_rigs.emulated import board_of
 from flatmq_tools import broker, emulate
 from flatmq_tools.address import AddressError, address
-from flatmq_tools.emulate import network
+from flatmq_tools.emulate import archive, network, qemu_program
 from flatmq_tools.emulate.order import Order
 from flatmq_tools.remote import RemoteError
 
 from .desk import DeskError
-from .suite import Suite, Where
+from .suite import HOME, MOUNTED, Suite, Where
 
 S = TypeVar("S", bound=Suite)
 
@@ -46,7 +48,7 @@ def _address(name: str, text: str) -> tuple[str, int]:
     return str(found[0][4][0]), port
 
 
-def where(environment: Mapping[str, str]) -> Where:
+def where(environment: Mapping[str, str], *, is_ready: bool = False) -> Where:
     """Return what the variables say.
 
     Raises UsageError, which names one that is wrong, never a password.
@@ -66,32 +68,63 @@ def where(environment: Mapping[str, str]) -> Where:
         joined,
         there,
         _address("DESK_BROKER", desk) if desk and there else there,
+        is_ready,
     )
 
 
 @contextlib.contextmanager
-def _surroundings(environment: Mapping[str, str]) -> Iterator[Where]:
-    """Yield what the variables say; with EMULATE, an emulated board and its broker."""
+def _surroundings(
+    environment: Mapping[str, str], files: Callable[[], dict[str, bytes]] | None
+) -> Iterator[Where]:
+    """Yield what the variables say; with EMULATE, an emulated board and its broker.
+
+    An ESP32, which is slow with its flash, has the `files` in its image.
+    """
     firmware = environment.get("EMULATE")
     if not firmware:
         yield where(environment)
         return
     if not Path(firmware).is_file():
         raise UsageError(f"EMULATE={firmware}: there is no such file")
+    board = board_of(Path(firmware))
+    program = None
+    if board.chip in qemu_program.PROGRAMS:
+        program = qemu_program.find(board, None)
+    if program and files is None:
+        raise UsageError(f"EMULATE={firmware}: the times of an emulated ESP32 are not a board's")
     with broker.mosquitto() as near, tempfile.TemporaryDirectory() as folder:
-        order = Order(image=firmware, broker=(near.host, near.port))
+        if program and files:
+            parts = {f"{MOUNTED}{path.removeprefix(HOME)}": data for path, data in files().items()}
+            made = archive.make(board, parts, Path(firmware))
+            firmware = str(Path(folder, "image.bin"))
+            Path(firmware).write_bytes(made.image)
+        order = Order(
+            board=board.name,
+            image=firmware,
+            broker=(near.host, near.port),
+            wifi=program is None or program.wifi,
+            qemu=program.path if program else "",
+            machine=program.machine if program else "",
+        )
         machine = emulate.Machine(order, Path(folder))
         try:
             event = machine.events.get()
             if event is None:
                 raise machine.died()
-            board = {
-                "BOARD_PORT": f"socket://127.0.0.1:{event['serial']}",
-                "BOARD_WIFI": f"{network.SSID}:any",
-                "BOARD_BROKER": network.GATEWAY,
-                "DESK_BROKER": near.address,
-            }
-            yield where(board)
+            port = f"socket://127.0.0.1:{event['serial']}"
+            if not order.wifi:
+                yield where({"BOARD_PORT": port}, is_ready=True)
+                return
+            password = "" if program else "any"  # the access point of QEMU is an open one
+            yield where(
+                {
+                    "BOARD_PORT": port,
+                    "BOARD_WIFI": f"{network.SSIDS[board.port]}:{password}",
+                    "BOARD_BROKER": network.GATEWAY,
+                    "DESK_BROKER": near.address,
+                },
+                is_ready=program is not None,
+            )
         finally:
             machine.stop()
 
@@ -100,9 +133,11 @@ def run(
     what: str,
     make: Callable[[Where, Callable[[str], None], Callable[[int, int], None]], S],
     report: Callable[[S, Console], int],
+    files: Callable[[], dict[str, bytes]] | None = None,
 ) -> int:
     """Run the steps of `make` with the board at $BOARD_PORT, and `report`; return its status.
 
+    `files` is for an emulated ESP32; without it there cannot be one.
     2 when they could not be run. Without a board it prints that `what` was not run.
     """
     console = Console(soft_wrap=True)
@@ -117,7 +152,7 @@ def run(
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     try:
         with (
-            _surroundings(os.environ) as surroundings,
+            _surroundings(os.environ, files) as surroundings,
             Progress(*columns, console=console, transient=True) as bar,
         ):
             task = bar.add_task("to the board", total=None, visible=False)

@@ -18,8 +18,10 @@ from .desk import Desk
 HERE = Path(__file__).parent
 DEVICE = HERE.parent / "device"
 HOME = "/hil"  # the folder on the board that all goes to; nothing else on it is changed
+MOUNTED = "/lib"  # where the image of an emulated ESP32 has modules
 REPEATS = 10  # of each operation, with the counter and with the heap locked
 SILENCE = 300.0  # seconds that the board may take for a step without a word
+SLOW_SILENCE = 1800.0  # the same for an emulated ESP32, where a spool's flash takes seconds
 MESSAGES = 100  # at each QoS
 JOIN_MS = 60_000  # until a Wi-Fi that does not let the board in is given up
 KEEPALIVE = 4  # s, while Wi-Fi is lost: it is noticed after three halves of it
@@ -36,6 +38,7 @@ class Where:
     wifi: tuple[str, str] | None = None  # name, password
     broker: tuple[str, int] | None = None  # as the board reaches it
     desk: tuple[str, int] | None = None  # as this machine does
+    is_ready: bool = False  # all modules are on the board, where it looks for them
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Suite:
         self._where = where
         self._say_ = say
         self._wrote = wrote
-        self._remote = Remote(where.port, SILENCE)
+        self._remote = Remote(where.port, SLOW_SILENCE if where.is_ready else SILENCE)
         self._token = f"hil-{secrets.token_hex(4)}"
         self._network = ""  # why there is none
 
@@ -123,7 +126,17 @@ class Suite:
     def _fresh(self) -> None:
         """A board that has just been reset, with an empty heap."""
         self._remote.restart()
-        self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
+        self._look_at_home()
+
+    def _look_at_home(self) -> None:
+        """Let the board find the modules, after a reset."""
+        if not self._where.is_ready:
+            self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
+            return
+        # The Ctrl-C of a connection while the board boots may have kept it from finding them.
+        while self._remote.run("import sys; print(sys.path[0])") != [MOUNTED]:
+            self._say("interrupted while it booted; again ...")
+            self._remote.restart()
 
     def _told(self, code: str) -> dict[str, list[list[str]]]:
         """Return the lines that begin with @, by their first word; show the others."""
@@ -192,6 +205,11 @@ class Suite:
         self._remote.write(changed, moved)
 
     def _deploy(self) -> None:
+        if self._where.is_ready:
+            self._remote.run(
+                f"import os\nif {HOME[1:]!r} not in os.listdir('/'): os.mkdir({HOME!r})"
+            )
+            return
         files = compiled()
         self._put(files)
         left = self._remote.different(files)
@@ -344,7 +362,7 @@ class Suite:
             f"import board_network as b; b.{function}({self._there}, {messages})",
             lambda line: None if line.startswith("@") else self._say(line),
         )
-        self._remote.run(f"import sys; sys.path.insert(0, {HOME!r})")
+        self._look_at_home()
         told = self._told("import board_network as b; b.state()")
         acknowledged, accepted = map(int, told["state"][0])
         return acknowledged, accepted

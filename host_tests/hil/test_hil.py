@@ -14,12 +14,13 @@ import pytest
 
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode, emulate, remote
+from flatmq_tools import boards, broker, bytecode, emulate, remote
 from flatmq_tools.remote import Remote, RemoteError
 from hil import bench, suite
 from hil.__main__ import main
 from hil.command import UsageError, where
 from hil.emulated_board import EmulatedBoard
+from images import downloads
 
 SECRET = "se:cret w0rd"
 MAIN = b"print('hello from main')\nwhile True: pass\n"
@@ -220,6 +221,17 @@ def test_a_board_that_cannot_be_emulated(
     variables.setenv("EMULATE", firmware)
     assert main([]) == 2
     assert capsys.readouterr().out.splitlines()[-1] == f"Error: {said}"
+
+
+def test_an_esp32_needs_a_qemu(
+    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    firmware = tmp_path / "firmware.bin"
+    firmware.write_bytes(downloads.esp32(boards.load("esp32"), 0x54321))
+    variables.setenv("EMULATE", str(firmware))
+    variables.setenv("PATH", "")
+    assert main([]) == 2
+    assert "Error: no qemu-system-xtensa on the PATH" in capsys.readouterr().out
 
 
 def test_a_port_where_no_board_answers() -> None:

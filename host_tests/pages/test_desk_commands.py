@@ -61,6 +61,10 @@ COVERED = {
         "emulate/test_emulate.py",
         "test_the_exit_status",
     ),
+    "flatmq emulate esp32 --firmware ESP32_GENERIC.bin --qemu qemu/build/qemu-system-xtensa": (
+        "emulate/test_qemu.py",
+        "test_a_qemu_without_a_radio",
+    ),
     "python -m flatmq_rigs board-bench": ("hil/test_hil.py", "test_everything"),
     "mpremote mip install package.json": (
         "test_package.py",

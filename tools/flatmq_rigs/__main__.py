@@ -40,7 +40,7 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Break the TLS streams of clients.",
     ),
     "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
-    "emulated": ("emulate.real", (), "Run sketches on an emulated Pico W."),
+    "emulated": ("emulate.real", (), "Run sketches on an emulated board."),
     "emulated-hour": (
         "emulate.hour",
         (),
@@ -382,7 +382,7 @@ def proofs(only: tuple[str, ...], results: Path | None) -> None:
     """Run everything in its long form, one after another.
 
     A proof that fails does not stop the others. What each prints is in build/proofs. The proofs
-    on an emulated Pico W need a firmware, which FLATMQ_FIRMWARE names.
+    on emulated boards need firmware files, which FLATMQ_FIRMWARE names, separated as in PATH.
     """
     from . import proofs as command
 

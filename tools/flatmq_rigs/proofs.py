@@ -16,10 +16,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import results
+from . import emulated, results
 
 SECTION = "proofs"
-FIRMWARE = "FLATMQ_FIRMWARE"  # in the environment: a file
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "build" / "proofs"
 
@@ -28,13 +27,13 @@ LOGS = ROOT / "build" / "proofs"
 class Proof:
     """A command of `python -m`, and how much it does; `writes` if it has --results.
 
-    One that `emulates` runs where FLATMQ_FIRMWARE names a firmware for the Pico W.
+    One that `emulates` a board runs where FLATMQ_FIRMWARE names a firmware for it.
     """
 
     amount: str
     command: tuple[str, ...]
     writes: bool = True
-    emulates: bool = False
+    emulates: str = ""
 
 
 def _rig(amount: str, *command: str) -> Proof:
@@ -65,13 +64,22 @@ PROOFS = {
     "crash": _rig("8 kills of each part of the pipeline", "crash"),
     "live": _rig("20,000 messages a second for 3 minutes", "live"),
     "emulated": Proof(
-        "sketches on an emulated Pico W", ("flatmq_rigs", "emulated"), writes=False, emulates=True
+        "sketches on an emulated Pico W",
+        ("flatmq_rigs", "emulated"), writes=False, emulates="pico_w",
+    ),
+    "emulated-esp32": Proof(
+        "sketches on an emulated ESP32",
+        ("flatmq_rigs", "emulated", "--board", "esp32"), writes=False, emulates="esp32",
     ),
     "emulated-hour": Proof(
-        "an hour on an emulated Pico W", ("flatmq_rigs", "emulated-hour"), emulates=True
+        "an hour on an emulated Pico W", ("flatmq_rigs", "emulated-hour"), emulates="pico_w"
     ),
     "board": Proof(
-        "the board tests on an emulated Pico W", ("flatmq_rigs", "board"), emulates=True
+        "the board tests on an emulated Pico W", ("flatmq_rigs", "board"), emulates="pico_w"
+    ),
+    "board-esp32": Proof(
+        "the board tests on an emulated ESP32",
+        ("flatmq_rigs", "board"), emulates="esp32",
     ),
 }  # fmt: skip
 """Each proof by name, in the order in which they run."""
@@ -113,9 +121,12 @@ def counted(amount: str, log: str) -> str:
 
 def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row:
     """Run a proof in a process of its own, whose output goes to a file, and show that it runs."""
-    firmware = os.environ.get(FIRMWARE, "")
-    if proof.emulates and not firmware:
-        return name, proof.amount, results.NONE, f"not run: {FIRMWARE} is not set", results.NONE
+    environment = None
+    if proof.emulates:
+        try:
+            environment = {**os.environ, "EMULATE": emulated.firmware(proof.emulates)}
+        except emulated.NotHereError as error:
+            return name, proof.amount, results.NONE, f"not run: {error}", results.NONE
     command = [sys.executable, "-m", *proof.command]
     if document and proof.writes:
         command += ["--results", str(document.resolve())]
@@ -127,7 +138,7 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row
             command,
             check=False,
             cwd=ROOT,
-            env={**os.environ, "EMULATE": os.path.abspath(firmware)} if firmware else None,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

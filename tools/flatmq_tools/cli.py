@@ -381,6 +381,11 @@ def image(
     help="Broker that the board reaches.  [default: one that is started on loopback]",
 )
 @click.option(
+    "--qemu",
+    metavar="PROGRAM",
+    help="QEMU that emulates an ESP32.  [default: qemu-system-xtensa or -riscv32 on the PATH]",
+)
+@click.option(
     "--until",
     metavar="TOPIC[=PAYLOAD]",
     help="Stop at this message, with status 0; with status 1 if --for ends first. TOPIC may have "
@@ -391,7 +396,7 @@ def image(
     "limit",
     type=Duration(),
     help="Stop after this time of the board's clock, such as 30s.  [default: run until Ctrl-C; "
-    "60s with --until]",
+    "60s with --until, 180s for an ESP32]",
 )
 @click.option(
     "--port",
@@ -429,6 +434,7 @@ def emulate(
     firmware: Path | None,
     overrides: tuple[str, ...],
     broker: str | None,
+    qemu: str | None,
     until: str | None,
     limit: float | None,
     port: int,
@@ -438,13 +444,13 @@ def emulate(
     user: str | None,
     trust: Trust | None,
 ) -> None:
-    """Run a sketch on an emulated BOARD, pico_w.
+    """Run a sketch on an emulated BOARD.
 
-    SKETCH is a folder with a main.py, or the name of one in boards/; by default the one in the
-    board's file. The board reaches one broker and nothing else, whatever the address in its
-    settings. Exits with status 1 if the program ends with an exception. --user and the options
-    of TLS are for the connection to --broker that waits for the message; the board has its own
-    settings.
+    BOARD is pico_w, pico, esp32 or esp32_c3. SKETCH is a folder with a main.py, or the name of
+    one in boards/; by default the one in the board's file. The board reaches one broker and
+    nothing else, whatever the address in its settings. Exits with status 1 if the program ends
+    with an exception. --user and the options of TLS are for the connection to --broker that
+    waits for the message; the board has its own settings.
     """
     from . import emulate as command
     from .bytecode import CompileError
@@ -456,6 +462,7 @@ def emulate(
             firmware,
             sketch,
             overrides,
+            qemu=qemu,
             port=port,
             resets=resets,
             losses=losses,

@@ -1,7 +1,7 @@
 """`flatmq emulate`: run a sketch on an emulated board, next to a broker.
 
-The image is that of `flatmq image`. The emulator is a child process (`machine.py`), which reports
-what happens on the board; here that is shown and judged.
+The image is that of `flatmq image`. The emulator runs in a child process (`machine.py`), which
+reports what happens on the board (`events.py`); here that is shown and judged.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,12 +35,14 @@ from .. import board_tls, boards, broker, contents, image, settings
 from ..bridge import readable
 from ..password import PASSWORD
 from ..trust import Trust
-from . import network
+from . import archive, network, qemu_program
+from .bridged import Bridge
 from .order import Order
 
-CHIP = "rp2040"  # the one that is emulated
+CHIPS = ("rp2040", *qemu_program.PROGRAMS)  # those that are emulated
 MACHINE = [sys.executable, "-m", "flatmq_tools.emulate.machine"]
 LIMIT = 60.0  # seconds of the board's clock in which a message is to come
+QEMU_LIMIT = 180.0  # the same, where that is the clock of this machine
 SILENCE = 120.0  # seconds without a word from the emulator until it is given up
 _HOLD = b'__import__("time").sleep_ms(150)'  # until there is USB, which keeps what is printed
 _LAST = 1.0  # seconds that a message may be behind the program's end, and for the emulator's end
@@ -47,6 +50,8 @@ _STEP = 50  # ms of a turn
 _CONNECT_MS = 15_000
 _RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
 _REPL = 'Type "help()" for more information.'  # MicroPython: after a program has ended
+_ENDS = {"watchdog": "its watchdog ran out", "crash": "MicroPython crashed"}  # resets that are
+_LINK = '__import__("flatmq.stream_uart").stream_uart.usb()'
 _TRACEBACK = re.compile(r'^  File ".*\n(?:[ \t].*\n)*(.*)', re.MULTILINE)
 
 
@@ -54,7 +59,7 @@ class EmulateError(RuntimeError):
     """The board cannot be emulated, or the emulator failed; the text says why, in a line."""
 
 
-ERRORS: tuple[type[Exception], ...] = (EmulateError, *image.ERRORS)
+ERRORS: tuple[type[Exception], ...] = (EmulateError, qemu_program.QemuError, *image.ERRORS)
 
 
 @dataclass
@@ -79,6 +84,8 @@ class Run:
         self.ms = max(self.ms, event.get("ms", 0.0))
         if "serial" in event:
             yield "serial", f"mpremote connect socket://127.0.0.1:{event['serial']}"
+        if "bridge" in event:
+            yield "bridge", event["bridge"]
         self.is_typed |= event.get("typed", False)
         if "log" in event:
             self.text += event["log"].replace("\r\n", "\n")
@@ -90,8 +97,7 @@ class Run:
             yield from self._lines(whole=True)
             self.text, self.shown = "", 0
             yield "board", f"reset by {event['reset']}"
-            if event["reset"] == "watchdog":
-                self.ended = "its watchdog ran out"
+            self.ended = _ENDS.get(event["reset"], self.ended)
 
     def _lines(self, whole: bool = False) -> Iterator[tuple[str, str]]:
         end = len(self.text) if whole else self.text.rfind("\n") + 1
@@ -108,9 +114,12 @@ class Run:
 
 
 class Machine:
-    """The child process; `events` has what it reports, None at its end."""
+    """The child process; `events` has what it reports, None at its end.
 
-    def __init__(self, order: Order, folder: Path) -> None:
+    If it is `bridged`, a Bridge gets the serial line, and reports what the board prints.
+    """
+
+    def __init__(self, order: Order, folder: Path, *, bridged: bool = False) -> None:
         self.events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._errors = folder / "errors.txt"
         here = str(Path(__file__).parents[2])  # also from a checkout that is not installed
@@ -124,6 +133,8 @@ class Machine:
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C is for this process
             )
+        self._serial: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._bridged = bridged
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -131,8 +142,32 @@ class Machine:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             with contextlib.suppress(ValueError):
-                self.events.put(json.loads(line))
+                event = json.loads(line)
+                if self._bridged:
+                    event = self._apart(event)
+                self.events.put(event)
+        self._serial.put(None)
         self.events.put(None)
+
+    def _apart(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event without what goes over the serial line, which is the bridge's to report."""
+        if "serial" in event:
+            self._serial.put(event["serial"])
+        return {key: event[key] for key in event if key not in ("serial", "log", "typed")}
+
+    def bridge(self, broker: tuple[str, int]) -> Bridge:
+        """Start a bridge from the board's serial line to the broker.
+
+        Raises EmulateError if the emulator has ended.
+        """
+        port = self._serial.get()
+        if port is None:
+            raise self.died()
+
+        def say(who: str, text: str) -> None:
+            self.events.put({"log": text + "\n"} if who == "board" else {"bridge": text})
+
+        return Bridge(port, broker, say)
 
     def died(self) -> EmulateError:
         """Return the error of a child that has ended.
@@ -152,6 +187,8 @@ class Machine:
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST)
+        with contextlib.suppress(AttributeError, ProcessLookupError):  # Windows has no groups
+            os.killpg(self._process.pid, signal.SIGKILL)  # with its QEMU
         self._process.kill()
         self._process.wait()
         self._reader.join(_LAST)
@@ -160,17 +197,32 @@ class Machine:
 
 
 def build(
-    board: boards.Board, firmware: Path, sketch: str | None, overrides: tuple[str, ...]
+    board: boards.Board,
+    firmware: Path,
+    sketch: str | None,
+    overrides: tuple[str, ...],
+    wifi: bool,
 ) -> tuple[image.Made, int]:
-    """Return the image for the emulated network, and the port of its broker in the settings."""
+    """Return the image for the emulated network, and the port of its broker in the settings.
+
+    Without `wifi`, a sketch for a board that has it is changed to the serial line.
+    """
     chosen = settings.load(overrides)
-    chosen["wifi"] = {**chosen.get("wifi", {}), "ssid": network.SSID, "password": ""}
+    ssid = network.SSIDS[board.port]
+    chosen["wifi"] = {**chosen.get("wifi", {}), "ssid": ssid, "password": ""}
     far = chosen["broker"] = {**chosen.get("broker", {})}
     far["host"] = far.get("host") or network.GATEWAY
     ready, keys, _ = board_tls.prepare_for(board, chosen)
     files = contents.contents(contents.find_sketch(sketch or board.sketch), ready) | keys
-    files["/main.py"] = held(files["/main.py"])
-    return image.make(board, files, firmware_file=firmware), int(far.get("port", 1883))
+    if board.port == "rp2":
+        files["/main.py"] = held(files["/main.py"])
+    if board.network == "wifi" and not wifi:
+        files["/main.py"] = on_serial_line(files["/main.py"])
+    if board.port == "esp32":
+        made = archive.make(board, files, firmware)
+    else:
+        made = image.make(board, files, firmware_file=firmware)
+    return made, int(far.get("port", 1883))
 
 
 def held(source: bytes) -> bytes:
@@ -194,12 +246,25 @@ def held(source: bytes) -> bytes:
     return b"\n".join(lines)
 
 
+def on_serial_line(source: bytes) -> bytes:
+    """Return a program whose calls with a `wifi`, as that of a Station, have a serial `link`."""
+    lines = source.split(b"\n")
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    for word in (keyword for call in calls for keyword in call.keywords if keyword.arg == "wifi"):
+        first, last = word.lineno - 1, (word.end_lineno or word.lineno) - 1
+        rest = lines[last][word.end_col_offset :]
+        lines[first] = lines[first][: word.col_offset] + b"link=" + _LINK.encode() + rest
+        lines[first + 1 : last + 1] = [b""] * (last - first)
+    return b"\n".join(lines)
+
+
 def main(
     name: str,
     firmware: Path | None,
     sketch: str | None,
     overrides: tuple[str, ...],
     *,
+    qemu: str | None = None,
     address: str | None = None,
     until: str | None = None,
     limit: float | None = None,
@@ -214,13 +279,14 @@ def main(
     """Run the sketch until what `until` and `limit` say, or Ctrl-C; return the exit status.
 
     `address` is that of a broker; None starts one. `until` is TOPIC or TOPIC=PAYLOAD. `limit` is
-    in seconds of the board's clock. `port` to `cuts` are those of an Order. `user` and `trust`
+    in seconds of the board's clock. `qemu` is a program, needed for an ESP32 where the PATH has
+    none. `port` to `cuts` are those of an Order. `user` and `trust`
     are for the connection that waits for the message. One of ERRORS.
     """
     console = console or Console()
     board = boards.load(name)
-    if board.chip != CHIP or board.network != "wifi":
-        known = [each for each in boards.names() if _is_emulated(boards.load(each))]
+    if board.chip not in CHIPS:
+        known = [each for each in boards.names() if boards.load(each).chip in CHIPS]
         raise EmulateError(f"{name} cannot be emulated, only {', '.join(known)}")
     wanted = _wanted(until)
     if firmware is None:
@@ -228,11 +294,17 @@ def main(
             f"no firmware for {name}: download {board.download} from micropython.org/download/"
             f"{board.board} and name it with --firmware"
         )
+    program = None
+    if board.chip in qemu_program.PROGRAMS:
+        program = qemu_program.find(board, qemu)
+    wifi = board.network == "wifi" and (program is None or program.wifi)
+    if losses and not wifi:
+        raise EmulateError(f"--wifi-loss: {_without_wifi(board, program)}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flatmq-emulate-")))
         with console.status(f"making an image for {board.title} ..."):
-            made, far = build(board, firmware, sketch, overrides)
-        file = folder / "image.uf2"
+            made, far = build(board, firmware, sketch, overrides, wifi)
+        file = folder / f"image{made.suffix}"
         file.write_bytes(made.image)
         own = None if address else stack.enter_context(broker.embedded())
         near = own or broker.external(address or "", trust is not None)
@@ -250,20 +322,34 @@ def main(
             highlight=False,
             soft_wrap=True,
         )
+        if not wifi:
+            console.print(
+                f"{_without_wifi(board, program)}, so the sketch talks over the serial line, "
+                "through flatmq bridge",
+                style="dim",
+                highlight=False,
+                soft_wrap=True,
+            )
         order = Order(
+            board=name,
             image=str(file),
             broker=(near.host, near.port),
             ports=(far,),
+            wifi=wifi,
+            qemu=program.path if program else "",
+            machine=program.machine if program else "",
             port=port,
             resets=resets,
             losses=losses,
             cuts=cuts,
         )
-        machine = Machine(order, folder)
+        machine = Machine(order, folder, bridged=not wifi)
         stack.callback(machine.stop)
+        if not wifi:
+            stack.callback(machine.bridge((near.host, near.port)).stop)
         began = time.monotonic()
         if until is not None and limit is None:
-            limit = LIMIT
+            limit = QEMU_LIMIT if program else LIMIT
         try:
             _watch(run, machine, client, limit, console)
         except KeyboardInterrupt:
@@ -274,8 +360,8 @@ def main(
         return status
 
 
-def _is_emulated(board: boards.Board) -> bool:
-    return board.chip == CHIP and board.network == "wifi"
+def _without_wifi(board: boards.Board, program: qemu_program.Program | None) -> str:
+    return f"{program.path} has no Wi-Fi" if program else f"{board.title} has no Wi-Fi"
 
 
 def _wanted(until: str | None) -> tuple[bytes, bytes | None] | None:

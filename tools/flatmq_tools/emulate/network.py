@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Iterable
 
-SSID = "RP2040PY-GUEST"  # the access point of rp2040py
+SSIDS = {"rp2": "RP2040PY-GUEST", "esp32": "PICSimLabWifi"}  # of rp2040py and QEMU, by port
 GATEWAY = "10.0.0.1"
 PORTS = (1883, 8883)  # those of MQTT, without and with TLS
 _DNS = 53

@@ -10,13 +10,19 @@ from dataclasses import asdict, dataclass
 class Order:
     """A machine, its network, and what happens to it. Times are seconds of the board's clock."""
 
+    board: str
+    """The name of its file in firmware/."""
     image: str
-    """The UF2 file in its flash."""
+    """The file for its flash: UF2, or what goes to `flashing.offset`."""
     broker: tuple[str, int]
     ports: tuple[int, ...] = ()
     """Those, besides the broker's and MQTT's, at which the board reaches the broker."""
     wifi: bool = True
     """It has a radio."""
+    qemu: str = ""
+    """The program that emulates an ESP32."""
+    machine: str = ""
+    """QEMU: its -machine."""
     port: int = 0
     """For its serial line; 0: any."""
     resets: tuple[float, ...] = ()

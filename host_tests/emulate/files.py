@@ -1,0 +1,45 @@
+"""The files of an image, for the stand-ins of the emulators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from littlefs import LittleFS, UserContext
+
+from flatmq_tools.boards import Board
+
+# The module `esp32` of a MicroPython on this machine, with the flash in a file.
+ESP32 = """\
+class Partition:
+    TYPE_APP = 0
+
+    @staticmethod
+    def find(kind):
+        return [Partition()]
+
+    def info(self):
+        return (0, 0, 0x10000, 0x1F0000, "factory", False)
+
+    def readblocks(self, number, data, offset=0):
+        with open({flash!r}, "rb") as file:
+            file.seek(0x10000 + 4096 * number + offset)
+            assert file.readinto(data) == len(data)
+"""
+BOOT = "exec(open('boot.py').read())"
+
+
+def unpack(board: Board, content: bytes, folder: Path) -> None:
+    """Write the files of a board's filesystem, whose bytes are `content`, into `folder`."""
+    flash = board.flash
+    context = UserContext(flash.filesystem_size)
+    context.buffer[: len(content)] = content
+    filesystem = LittleFS(
+        context=context, block_size=flash.block, block_count=flash.filesystem_size // flash.block
+    )
+    for where, _, names in filesystem.walk("/"):
+        for name in names:
+            path = f"{where.rstrip('/')}/{name}"
+            target = folder / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with filesystem.open(path, "rb") as file:
+                target.write_bytes(file.read())

@@ -1,0 +1,72 @@
+"""The modules in the flash of an emulated ESP32, as a MicroPython finds them there."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from emulate.files import BOOT, ESP32, unpack
+from flatmq_tools import boards, image, interpreter
+from flatmq_tools.emulate import archive, qemu
+from images import downloads
+
+SIZE = 0x54321
+FILES = {
+    "/main.py": b"import one, two.three\n",
+    "/boot.py": b"print('a boot.py of a sketch')\n",
+    "/settings.json": b"{}",
+    "/one.py": b"VALUE = 1\n" + b"#" * 5000,
+    "/lib/two/__init__.py": b"",
+    "/lib/two/three.py": b"from one import VALUE\nVALUE += 2\n",
+}
+PROGRAM = f"""\
+{BOOT}
+import os, sys, main, two.three
+print(two.three.VALUE, sys.path[0], os.stat("/lib/one.py")[6])
+try:
+    import two.absent
+except ImportError:
+    print("no such module")
+"""
+
+
+@pytest.fixture
+def firmware(tmp_path: Path) -> Path:
+    file = tmp_path / "firmware.bin"
+    file.write_bytes(downloads.esp32(boards.load("esp32"), SIZE))
+    return file
+
+
+def test_modules_are_found_in_the_flash(tmp_path: Path, firmware: Path) -> None:
+    board = boards.load("esp32")
+    made = archive.make(board, FILES, firmware)
+    assert made.image.startswith(firmware.read_bytes())
+    content = qemu.content(board, made.image)
+    assert len(content) == board.flash.size
+    flash = tmp_path / "flash.bin"
+    flash.write_bytes(content)
+    folder = tmp_path / "board"
+    unpack(board, content[board.flash.filesystem :], folder)
+    kept = {file.name for file in folder.iterdir()}
+    assert kept == {"main.py", "boot.py", "settings.json"}
+    (folder / "esp32.py").write_text(ESP32.format(flash=str(flash)))
+    command = interpreter.command("256k")
+    assert command is not None
+    done = subprocess.run(
+        [*command, "-c", PROGRAM], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == [
+        "a boot.py of a sketch",
+        f"3 /lib {len(FILES['/one.py'])}",
+        "no such module",
+    ], done.stderr
+
+
+def test_modules_that_have_no_room(firmware: Path) -> None:
+    large = {**FILES, "/large.py": b"#" * 0x1B0000}
+    with pytest.raises(
+        image.ImageError, match=r"firmware.bin: .* no room for .* bytes of modules"
+    ):
+        archive.make(boards.load("esp32"), large, firmware)

@@ -1,0 +1,152 @@
+"""`flatmq emulate` for an ESP32, with a stand-in for QEMU that has a MicroPython, and no radio."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from conftest import ROOT
+from flatmq_tools import boards, contents, emulate
+from flatmq_tools.cli import main as cli
+from images import downloads
+
+WORKS = """\
+from flatmq import Client, stream_uart
+
+client = Client(b"a-board", link=stream_uart.usb())
+client.connect(10000)
+client.publish(b"dev/a-board/telemetry", b"21.5", 1)
+client.wait(10000)
+print("published")
+"""
+FAILS = WORKS + 'raise ValueError("no sensor")\n'
+STAYS = WORKS + "while True:\n    client.poll(100)\n"
+HANGS = "while True:\n    pass\n"
+AGAIN = """\
+import os, sys
+if "state" in os.listdir():
+    raise ValueError("it was reset")
+open("state", "w").close()
+sys.exit(42)
+"""
+CRASHES = """\
+import sys, time
+print("Guru Meditation Error: Core  1 panic'ed (LoadProhibited). Exception was unhandled.")
+sys.exit(42)
+"""
+T = "dev/+/telemetry"
+BOTH = "esp32,esp32-picsimlab"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a firmware that only the stand-in runs."""
+    for name in ("esp32", "esp32_c3"):
+        firmware = downloads.esp32(boards.load(name), 0x54321)
+        (tmp_path / f"{name}.bin").write_bytes(firmware)
+    monkeypatch.chdir(tmp_path)
+    path = os.pathsep.join(str(ROOT / name) for name in ("lib", "tools", "host_tests"))
+    monkeypatch.setenv("PYTHONPATH", path)
+    return tmp_path
+
+
+def program(name: str, text: str) -> str:
+    """Write a program of the shell that takes QEMU's place; return its path."""
+    file = Path(name).absolute()
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def stand_in(machines: str) -> str:
+    """A QEMU with these machines."""
+    return program("qemu", f'exec "{sys.executable}" -m emulate.qemu_stand_in {machines} "$@"')
+
+
+def flatmq(sketch: str, *options: str, board: str = "esp32", qemu: str = "") -> Result:
+    Path("sketch").mkdir(exist_ok=True)
+    Path("sketch", "main.py").write_text(sketch)
+    qemu = qemu or stand_in({"esp32": "esp32", "esp32_c3": "esp32c3"}[board])
+    command = ["emulate", board, "sketch", "--firmware", f"{board}.bin", "--qemu", qemu, *options]
+    return CliRunner(env={"COLUMNS": "200"}).invoke(cli, command)
+
+
+@pytest.mark.parametrize(
+    ("sketch", "options", "status", "said"),
+    [
+        (WORKS, "", 0, "the program ended"),
+        (STAYS, f"--until {T}=21.5", 0, f"seen: {T}=21.5"),
+        (STAYS, f"--until {T}=22 --for 3s", 1, f"not seen: {T}=22"),
+        (FAILS, "", 1, "the program failed: ValueError: no sensor"),
+        (AGAIN, "", 1, "the program failed: ValueError: it was reset"),
+        (CRASHES, "", 1, "the program failed: MicroPython crashed"),
+    ],
+    ids=["ends", "seen", "not-seen", "fails", "resets", "crashes"],
+)
+def test_a_qemu_without_a_radio(sketch: str, options: str, status: int, said: str) -> None:
+    done = flatmq(sketch, *options.split())
+    assert (done.exit_code, done.output.splitlines()[-1].split(" (")[0]) == (status, said)
+    assert "qemu has no Wi-Fi, so the sketch talks over the serial line" in done.output
+
+
+def test_it_shows_the_log_the_messages_and_resets() -> None:
+    said = flatmq(AGAIN).output
+    assert "s  board | rst:0x1 (POWERON_RESET),boot:0x13" in said
+    assert "s  board | reset by machine.reset()\n" in said
+    said = flatmq(STAYS, "--until", T, board="esp32_c3").output
+    assert "s broker | dev/a-board/telemetry  21.5\n" in said
+    done = flatmq(HANGS, "--reset-at", "1s", "--for", "2s")
+    assert "s  board | reset by button\n" in done.output
+    assert done.output.splitlines()[-1].startswith("the program did not fail")
+
+
+@pytest.mark.parametrize("name", ["esp32", "esp32_c3", "esp32_s3"])
+def test_a_sketch_for_a_radio_is_changed_to_the_serial_line(name: str) -> None:
+    source = (contents.SKETCHES / name / "main.py").read_bytes()
+    made = emulate.on_serial_line(source).decode()
+    assert '    link=__import__("flatmq.stream_uart").stream_uart.usb(),\n).run()' in made
+    compile(made, name, "exec")
+    assert emulate.on_serial_line(WORKS.encode()) == WORKS.encode()
+    over_lines = emulate.on_serial_line(b"Station(1, wifi=Wifi(\n    ssid,\n), led=2)\n")
+    assert over_lines.startswith(b"Station(1, link=")
+    assert over_lines.endswith(b".usb(), led=2)\n\n\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo 'Supported machines are:'; echo 'sim  a sim'", "this QEMU has no esp32: build"),
+        ("exit 3", "it does not list its machines: "),
+    ],
+)  # fmt: skip
+def test_a_program_that_is_not_such_a_qemu(text: str, said: str) -> None:
+    done = flatmq(WORKS, qemu=program("other", text))
+    assert (done.exit_code, said in done.output) == (1, True)
+
+
+def test_without_a_qemu_it_says_what_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    command = ["emulate", "esp32", "--firmware", "esp32.bin"]
+    said = CliRunner(env={"COLUMNS": "200"}).invoke(cli, command).output
+    assert "no qemu-system-xtensa on the PATH, which emulates esp32: build github.com/" in said
+    done = flatmq(WORKS, qemu="absent")
+    assert (done.exit_code, "--qemu absent: there is no such program" in done.output) == (1, True)
+
+
+def test_a_loss_of_wifi_needs_a_radio() -> None:
+    done = flatmq(WORKS, "--wifi-loss", "1s:1s")
+    assert "--wifi-loss: " in done.output and "qemu has no Wi-Fi" in done.output
+
+
+def test_a_qemu_that_dies_is_one_line() -> None:
+    dies = f'case "$*" in *help) echo {BOTH};; *) echo "no such -nic" >&2; exit 3;; esac'
+    done = flatmq(WORKS, qemu=program("dying", dies.replace(",", "; echo ")))
+    last = done.output.splitlines()[-1]
+    assert (done.exit_code, last) == (
+        1,
+        "Error: the emulator ended with status 1: QEMU ended with status 3: no such -nic",
+    )

@@ -1,0 +1,62 @@
+"""The QEMU that emulates an ESP32: which program, and whether it has a radio.
+
+flatmq ships none. QEMU itself has no ESP32; two forks have.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from ..boards import Board
+
+PROGRAMS = {"esp32": "qemu-system-xtensa", "esp32c3": "qemu-system-riscv32"}
+WHERE = (
+    "build github.com/lcgamboa/qemu, branch picsimlab-esp32, which has Wi-Fi, or get the one of "
+    "github.com/espressif/qemu, which has none"
+)
+_PATIENCE = 60.0  # seconds for its list of machines
+
+
+class QemuError(RuntimeError):
+    """There is no QEMU for the board; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A QEMU that has the board's chip."""
+
+    path: str
+    machine: str
+    """Its -machine."""
+    wifi: bool
+
+
+def find(board: Board, given: str | None) -> Program:
+    """Return the QEMU of the path `given`, or the one on the PATH. Raises QemuError."""
+    name = PROGRAMS[board.chip]
+    path = shutil.which(given or name)
+    if path is None:
+        raise QemuError(
+            f"--qemu {given}: there is no such program"
+            if given
+            else f"no {name} on the PATH, which emulates {board.name}: {WHERE}; then name it with "
+            "--qemu"
+        )
+    try:
+        listed = subprocess.run(
+            [path, "-machine", "help"],
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise QemuError(f"{path}: it does not list its machines: {error}") from error
+    machines = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    for machine, wifi in ((f"{board.chip}-picsimlab", True), (board.chip, False)):
+        if machine in machines:
+            return Program(path, machine, wifi)
+    raise QemuError(f"{path}: this QEMU has no {board.chip}: {WHERE}")
