@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from littlefs import LittleFS, UserContext
@@ -26,6 +27,12 @@ class Partition:
             assert file.readinto(data) == len(data)
 """
 BOOT = "exec(open('boot.py').read())"
+_LEASH = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 def unpack(board: Board, content: bytes, folder: Path) -> None:
@@ -43,3 +50,8 @@ def unpack(board: Board, content: bytes, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with filesystem.open(path, "rb") as file:
                 target.write_bytes(file.read())
+
+
+def leashed(command: list[str]) -> list[str]:
+    """Return a command that is killed when the thread that starts it ends; on Linux alone."""
+    return [sys.executable, "-c", _LEASH, *command]

@@ -15,11 +15,12 @@ import tempfile
 import threading
 from pathlib import Path
 
-from emulate.files import BOOT, ESP32, unpack
+from emulate.files import BOOT, ESP32, leashed, unpack
 from flatmq_tools import boards, interpreter
 
 FROM_ROM = "ets Jul 29 2019 12:21:46\r\n\r\nrst:0x%s,boot:0x13 (SPI_FAST_FLASH_BOOT)\r\n"
 POWER_ON, BY_ITSELF = "1 (POWERON_RESET)", "c (SW_CPU_RESET)"
+RESET = 42  # the status of sys.exit(42), which stands for machine.reset()
 END = 'MicroPython v1.28.0 on 2026-08-01\r\nType "help()" for more information.\r\n>>> '
 
 
@@ -38,28 +39,29 @@ class Machine:
         self._program: subprocess.Popen[bytes] | None = None
 
     def boot(self, cause: str = POWER_ON) -> None:
-        """Run the program from its beginning."""
+        """Run the program from its beginning, in a thread that waits for its end."""
         running, self._program = self._program, None
         if running is not None:
             running.kill()
             running.wait()
-        self._line.sendall((FROM_ROM % cause).encode())
+        threading.Thread(target=self._run, args=(cause,), daemon=True).start()
+
+    def _run(self, cause: str) -> None:
         command = interpreter.command("256k")
         assert command is not None
-        self._program = subprocess.Popen(
-            [*command, "-c", f"{BOOT}\nimport main"],
-            cwd=self._folder,
-            stdin=self._line,
-            stdout=self._line,
-            stderr=self._line,
-        )
-        threading.Thread(target=self._wait, args=(self._program,), daemon=True).start()
-
-    def _wait(self, program: subprocess.Popen[bytes]) -> None:
-        status = program.wait()
-        if status == 42:  # sys.exit(42) stands for machine.reset()
-            self.boot(BY_ITSELF)
-        elif program is self._program:
+        status = RESET
+        while status == RESET:
+            self._line.sendall((FROM_ROM % cause).encode())
+            self._program = program = subprocess.Popen(
+                leashed([*command, "-c", f"{BOOT}\nimport main"]),
+                cwd=self._folder,
+                stdin=self._line,
+                stdout=self._line,
+                stderr=self._line,
+            )
+            status = program.wait()
+            cause = BY_ITSELF
+        if program is self._program:
             self._line.sendall(END.encode())
 
 

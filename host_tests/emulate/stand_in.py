@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from emulate.files import unpack
+from emulate.files import leashed, unpack
 from flatmq_tools import boards, interpreter
 from flatmq_tools.emulate.network import Network
 from flatmq_tools.emulate.order import Order
@@ -58,7 +58,7 @@ def run(order: Order) -> None:
         assert command is not None
         path = ["-c", "import sys; sys.path[:] = ['', 'lib']; import main"]
         program = subprocess.Popen(
-            [*command, *path],
+            leashed([*command, *path]),
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
