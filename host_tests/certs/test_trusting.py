@@ -107,7 +107,7 @@ def ingests(address: str, options: list[str], folder: Path) -> None:
     command = [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", address,
                str(landed), "--log", str(folder / "log"), "--every", "0.1", *options]  # fmt: skip
     with typed_command.running(command, folder, os.environ) as process:
-        typed_command.when(lambda: list(landed.glob("*.parquet")), process)
+        typed_command.when(lambda: list(landed.glob("raw/_delta_log/*.json")), process)
         typed_command.interrupt(process)
 
 

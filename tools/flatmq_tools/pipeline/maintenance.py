@@ -96,7 +96,9 @@ class Maintenance:
     def _maintain(self, name: str, folder: str, is_full: bool) -> int:
         """Maintain a table, and return how many days were removed."""
         days = 0
-        if self._keep is not None and name in tables.BY_DAY:
+        # One that has read nothing begins with what the table has then.
+        is_read = None not in checkpoints.readers(self._notes, name)
+        if self._keep is not None and name in tables.BY_DAY and is_read:
             days = expire(folder, oldest(self._keep))
         if not is_full and name in tables.BY_DAY:
             merge(folder)
