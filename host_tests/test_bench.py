@@ -79,7 +79,7 @@ def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
 def test_a_websocket_takes_little_more_than_tcp() -> None:
     """The least of many rounds: other work on the machine only adds to it."""
     both = masked.measure(5)
-    for _ in range(5):
+    for _ in range(20):
         if both.missed():
             for key, rounds in masked.measure(5).rounds.items():
                 both.rounds[key] += rounds

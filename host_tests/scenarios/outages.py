@@ -33,7 +33,7 @@ def connect_gives_up_in_time(env):
     env.ask("broker", "kill")
     client = env.client(b"c")
     try:
-        client.connect(timeout_ms=300)
+        client.connect(timeout_ms=1500)
     except env.MQTTError as error:
         env.equal(error.kind, "closed", "kind")
         for part in ("connect", env.host, str(env.port), str(errno.ECONNREFUSED)):
