@@ -15,6 +15,8 @@ from flatmq_tools.broker import Broker, embedded
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.jobs import measurements
+from flatmq_tools.pipeline.landing import Landing
+from pipeline.landed import read
 from pipeline.messages import pack
 from pipeline.mqtt import PATIENCE, publish, until
 
@@ -96,3 +98,23 @@ def test_each_has_its_reason_and_its_bytes(spark: SparkSession, tmp_path: Path) 
     last = frame.where("offset = 6").head()
     assert last is not None
     assert (bytes(last.invalid_properties), last.content_type) == (TWICE, None)
+
+
+def test_a_run_makes_properties_that_break_a_rule_a_dead_letter(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from flatmq_tools.pipeline.run import Plan, Run
+
+    out = tmp_path / "out"
+    with log.Writer(tmp_path / "log") as writer:
+        writer.append(message(5, b"dev/a/telemetry", pack("a", 1, 1), TWICE), 1, 0, 5)
+        writer.rotate()
+        Landing(writer, str(out)).land()
+    running = Run(spark, Plan(out, jobs=["measurements"], trigger=0.3))
+    try:
+        until(lambda: running.look() or running.rows == 1)
+        running.finish()
+    finally:
+        running.stop()
+    assert [row["reason"] for row in read(out / "dead_letters")] == ["properties: not valid"]
+    assert read(out / "measurements") == []
