@@ -5,6 +5,7 @@ In both versions of MQTT, with the properties that messages carry.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -160,6 +161,21 @@ def test_tls(writer: log.Writer, tmp_path: Path) -> None:
         until(lambda: writer.synced == 2000)
         ingest.stop()
     assert list(map(int, payloads(writer))) == list(range(2000))
+
+
+def test_a_connection_that_is_being_made_ends_too(writer: log.Writer) -> None:
+    """No broker there knows of a client that has left, however long the process lives."""
+    with socket.create_server((broker.LOOPBACK, 0)) as silent:
+        made = Ingest(writer, silent.getsockname(), ["#"])
+        made.start()
+        made.background()
+        end, _ = silent.accept()
+        with end:
+            end.settimeout(PATIENCE)
+            assert end.recv(1) == b"\x10"  # CONNECT
+            made.stop()
+            while end.recv(1024):
+                pass
 
 
 def test_a_filter_that_is_refused(scripted: FakeBroker, writer: log.Writer) -> None:

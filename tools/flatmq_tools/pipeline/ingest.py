@@ -272,11 +272,9 @@ class Ingest:
             self._thread.join()
             self._thread = None
         client = self.client
-        if client.connected:
+        if client.connected or not self._failure:
             client.commit()
-            client.disconnect(_PATIENCE_MS)
-        elif not self._failure:
-            client.commit()
+        client.disconnect(_PATIENCE_MS)  # a connection that is only being made is closed, too
 
 
 def by_settings(settings: Settings, log: Writer, say: Callable[[str], None]) -> Ingest:
