@@ -103,10 +103,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Files whose tests take long and share little: each may run in any process of `pytest -n`.
 APART = ("spool/test_powercut.py", "test_soak.py")
+# What shares a session of Spark shares a process: two, as one would be at work to the end alone.
 SPARK = "spark"
+RUNS = "runs of the pipeline"
+OF_RUNS = [
+    f"pipeline/test_{name}.py" for name in ("run", "crash", "service", "maintenance", "source")
+]
 # What takes longest begins first, so that no process is left alone with it at the end.
 LONGEST = (
-    SPARK, "pages/test_desk_commands.py", "faults/test_faults.py", "tls/test_tls.py",
+    SPARK, RUNS, "pages/test_desk_commands.py", "faults/test_faults.py", "tls/test_tls.py",
     "hil/test_hil.py", *APART, "test_scenarios.py",
 )  # fmt: skip
 
@@ -124,7 +129,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ranks = {}
     for item in items:
         file = str(item.path.relative_to(HERE))
-        group = SPARK if "spark" in getattr(item, "fixturenames", ()) else file
+        group = file
+        if "spark" in getattr(item, "fixturenames", ()):
+            group = RUNS if file in OF_RUNS else SPARK
         ranks[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
         if group not in APART:
             item.add_marker(pytest.mark.xdist_group(group))
