@@ -8,6 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Python compiles what it imports; to compile all that is installed takes longer than to install it.
+# It must keep that, or each of hundreds of processes compiles pandas and pyspark anew.
+unexport PYTHONDONTWRITEBYTECODE
 # A package without pyproject.toml, as pyspark, is built in a way that no pip calls deprecated.
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517
 # The processes that run the tests, each with its own brokers; 0 runs all in one. Many tests wait
