@@ -159,6 +159,8 @@ def test_boot_and_seq() -> None:
     assert (both.boot, both.seq) == (3, 9)
     one = pack(found, {"b": 3, "v": 1})
     assert (one.boot, one.seq) == (None, None)
+    counted = pack(rule('seq = "n"\nselect = "v"'), {"n": 9, "v": 1})
+    assert (counted.boot, counted.seq) == (None, 9)
     for wrong in (1.5, -1, True, "3", 1 << 63):
         with pytest.raises(PackError, match=r"boot = .*: not a whole number from 0"):
             pack(found, {"b": wrong, "n": {"s": 9}})

@@ -6,8 +6,9 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 YEAR = 365 * 86400.0
+HOUR = 3600.0
 
 
 class _Killed(Exception):
@@ -42,6 +44,7 @@ class Pipeline:
         self.folder = folder
         self.raw = folder / "raw"
         self.state = folder / "state" / "measurements.sqlite"
+        self.mapping = ""
         self._checkpoint = folder / "checkpoint"
         self._batches = 0
         self._done = 0
@@ -75,7 +78,9 @@ class Pipeline:
             if kill == "after":
                 raise _Killed
 
-        once = Once(self.state, str(self.raw), str(self._checkpoint), measurements.packs, write)
+        mapping = measurements.mapped([self.mapping] if self.mapping else [])
+        parse = partial(measurements.packs, mapping=mapping)
+        once = Once(self.state, str(self.raw), str(self._checkpoint), parse, write)
 
         def take(batch: DataFrame, number: int) -> None:
             once(batch, number)
@@ -171,6 +176,61 @@ def test_a_state_that_is_lost_is_made_again_of_raw(
     pipeline.run()
     expected = [("a", 1, each) for each in range(1, n + 2)] + [("b", 1, 1)]
     assert pipeline.readings() == once_each(expected)
+
+
+COUNTER = """
+[[rule]]
+topic = "c/{device}"
+format = "json"
+seq = "n"
+select = "v"
+"""
+
+
+def counted(number: int, received: float, value: float = 0.0, **more: Any) -> Message:
+    """A message of a device that counts, and does not say when it has started again."""
+    payload = json.dumps({"n": number, "v": value or received})
+    return Message("c/d", payload.encode(), received, **more)
+
+
+def test_numbers_that_start_again_begin_a_boot(pipeline: Pipeline) -> None:
+    """After many messages and after few, with copies in between."""
+    mapping = pipeline.folder / "counter.toml"
+    mapping.write_text(COUNTER, "utf-8")
+    pipeline.mapping = str(mapping)
+    first = [counted(n, 10 * n) for n in range(1, 101)]
+    # Sent again by the device at once, and by the broker later.
+    copies = [first[99]._replace(at=1001), first[0]._replace(at=1002, dup=True)]
+    retained = first[49]._replace(at=1003, retain=True)
+    pipeline.land([*first[:70], first[3]._replace(at=701), *first[70:]])
+    second = [counted(n, 1010 + 10 * n) for n in range(1, 101)]
+    pipeline.land([*copies, retained, *second[:40]])
+    pipeline.land([*second[40:], *(counted(n, 2020 + n) for n in (1, 2))])
+    pipeline.run()
+    pipeline.land([counted(n, 2030 + n) for n in (1, 3, 2)])
+    # What it says does not change, and an hour has passed.
+    pipeline.land([counted(n, 2 * HOUR + n, 7) for n in (1, 2)])
+    pipeline.land([counted(n, 4 * HOUR + n, 7) for n in (1, 2)])
+    pipeline.run()
+    kept = {(boot, n) for boot in (1, 2) for n in range(1, 101)}
+    kept |= {(3, 1), (3, 2), (4, 1), (4, 3), (4, 2), (5, 1), (5, 2), (6, 1), (6, 2)}
+    assert pipeline.readings() == once_each([("d", *each) for each in kept])
+    figures = from_state.of_state(pipeline.folder, Period())
+    assert figures is not None
+    assert [(d.name, d.reboots, d.duplicates) for d in figures.devices] == [("d", 5, 4)]
+
+
+def test_a_counter_of_16_bits_goes_round_and_late_numbers_belong_to_their_boot(
+    pipeline: Pipeline,
+) -> None:
+    mapping = pipeline.folder / "counter.toml"
+    mapping.write_text(COUNTER, "utf-8")
+    pipeline.mapping = str(mapping)
+    pipeline.land([counted(n, n - 65_000) for n in (65_533, 65_535, 65_534)])
+    pipeline.land([counted(n, 1000 + n) for n in (0, 200, 1)])
+    pipeline.run()
+    kept = [(1, n) for n in (65_533, 65_534, 65_535)] + [(2, n) for n in (0, 1, 200)]
+    assert pipeline.readings() == once_each([("d", *each) for each in kept])
 
 
 def test_packs_without_identity_and_dead_letters_all_stay(pipeline: Pipeline) -> None:

@@ -178,6 +178,10 @@ def test_the_page_begins_with_what_needs_a_person(told: Figures, read: Read) -> 
     ]
     assert [(item.name, item.since) for item in found["restarting"]] == [("silent", 150.5)]
     assert found["unreadable"][0].name == "not JSON: Expecting value"
+    assert "repeating" not in found
+    device = told.devices[0]._replace(name="stuck", boots=1, received=99, duplicates=100)
+    repeating = needs.needs(dataclasses.replace(told, devices=[device]))
+    assert [need.items[0].name for need in repeating if need.kind == "repeating"] == ["stuck"]
     for item in found["silent"] + found["losing"]:
         assert item.name in texts and item.text.replace("\N{NARROW NO-BREAK SPACE}", " ") in texts
     # Each leads to its row.

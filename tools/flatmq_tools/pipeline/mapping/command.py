@@ -95,14 +95,16 @@ def _shown(console: Console, mapping: Mapping, topic: str, reading: Reading, rec
     if not reading.packs:
         click.echo("nothing: the message holds no measurements")
         return 0
-    numbered = any(pack.boot is not None for pack in reading.packs)
+    numbered = any(pack.seq is not None for pack in reading.packs)
     table = Table()
     for head in ("device", *(("boot", "seq") if numbered else ()), "quantity", "unit"):
         table.add_column(head, overflow="fold")
     table.add_column("value", justify="right", overflow="fold")
     table.add_column("time, UTC")
     for pack in reading.packs:
-        first = [pack.device, *((str(pack.boot), str(pack.seq)) if numbered else ())]
+        # A run finds out the boot of a device that does not say it.
+        boot = "" if pack.boot is None else str(pack.boot)
+        first = [pack.device, *((boot, str(pack.seq)) if numbered else ())]
         if not pack.records:
             table.add_row(
                 *map(Text, first), "", "", Text("none", "dim"), _time(pack.time, received)

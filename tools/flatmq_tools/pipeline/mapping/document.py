@@ -53,11 +53,10 @@ def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Ro
     rule = bound.rule
     own = _time(rule, part, document)
     time = received if own is None else own
-    boot = seq = None
-    if rule.boot is not None and rule.seq is not None:
-        boot, seq = _number("boot", rule, part, rule.boot), _number("seq", rule, part, rule.seq)
-        if boot is None or seq is None:
-            boot = seq = None
+    boot = None if rule.boot is None else _number("boot", rule, part, rule.boot)
+    seq = None if rule.seq is None else _number("seq", rule, part, rule.seq)
+    if seq is None or (boot is None and rule.boot is not None):
+        boot = seq = None
     records: list[Record] = []
     for path, value in leaves(part, rule.arrays):
         place = bound.place(path) if path else bound.whole

@@ -177,9 +177,8 @@ def _rule(
 def _optional(table: _Table) -> dict[str, Any]:
     """The fields of a rule that stand by themselves."""
     boot, seq = table.one("boot", exact), table.one("seq", exact)
-    if (boot is None) != (seq is None):
-        rule = "and `seq` must be given together"
-        raise table.error("boot", rule, table.data.get("boot", table.data.get("seq")))
+    if boot is not None and seq is None:
+        raise table.error("boot", "needs `seq`", table.data["boot"])
     return {
         "select": table.patterns("select"),
         "ignore": table.patterns("ignore"),

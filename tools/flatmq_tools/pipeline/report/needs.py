@@ -39,6 +39,11 @@ def needs(figures: Figures) -> list[Need]:
              _items(figures, lambda d: d.lost > 0, lambda d: d.lost, _losing)),
         Need("restarting", "Restarting", "They started again: look at power, watchdog, memory.",
              _restarts(figures)),
+        Need("repeating", "Repeating old numbers", "Most of what they send has numbers that came "
+             "before, and is dropped. If they start again without saying so, remove `boot` from "
+             "their mapping.",
+             _items(figures, lambda d: d.numbered and d.duplicates > d.received,
+                    lambda d: d.duplicates, _repeating)),
         Need("clock", "Wrong clock", "Readings came with a time that is far from their arrival. "
              "They are in the table out_of_time.",
              [Item(each.device, numbers.some(each.readings, "reading"), each.since)
@@ -77,6 +82,10 @@ def _silent(of: Device) -> Item:
 def _losing(of: Device) -> Item:
     text = f"{numbers.some(of.lost, 'message')}, {numbers.percent(of.loss)}"
     return Item(of.name, text, of.lost_since, of.lost_until)
+
+
+def _repeating(of: Device) -> Item:
+    return Item(of.name, numbers.some(of.duplicates, "message"), None)
 
 
 def _restarts(figures: Figures) -> list[Item]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..jobs.limits import MOST
-from . import groups, history, unnumbered
+from . import counters, groups, history, unnumbered
 from .counts import counts
 from .groups import BIN, RANGE, Bools, Ints, Rows
 from .history import Additions, Boots, Came, Packs
@@ -113,6 +113,7 @@ class Marked:
     statuses: Sequence[Status]
     now: int | None
     unnumbered: Sequence[tuple[Any, ...]] = ()
+    counters: Sequence[counters.Row] = ()
     past: Additions = field(default_factory=Additions)
 
 
@@ -149,6 +150,16 @@ class State:
             marked.past.steps = history.steps_of(came or Came.nothing(), packs)
             marked.past.dead = () if came is None else came.dead
         return marked
+
+    def numbered(self, keys: pa.Table) -> tuple[pa.Table, list[counters.Row]]:
+        """Return packs whose boots are missing with their boots: see `counters`.
+
+        The state does not change until the rows are committed, as those of `Marked`.
+        """
+        with self.store.named():
+            devices = keys["device"].combine_chunks().dictionary_encode()
+            ids = self.ids(devices.dictionary.to_pylist())[devices.indices.to_numpy()]
+            return counters.numbered(self.store.db, keys, ids)
 
     def commit(self, marked: Marked, place: Place) -> None:
         """Include a batch in the state, and note that it is.
@@ -573,6 +584,7 @@ def _write(db: sqlite3.Connection, marked: Marked) -> None:
             (device,),
         )
     unnumbered.write(db, marked.unnumbered)
+    counters.write(db, marked.counters)
     for told in marked.statuses:
         db.execute("INSERT OR IGNORE INTO devices (name) VALUES (?)", (told.device,))
         # An older one may come in a later batch, from another ingest.

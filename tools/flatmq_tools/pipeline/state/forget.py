@@ -11,7 +11,8 @@ from .history import packed_set, unpacked_set
 from .store import Store
 
 _BY_DEVICE = (
-    "boots", "silences", "unnumbered", "device_steps", "device_delays", "newest", "out_of_time",
+    "boots", "counters", "silences", "unnumbered", "device_steps", "device_delays", "newest",
+    "out_of_time",
 )  # fmt: skip
 
 

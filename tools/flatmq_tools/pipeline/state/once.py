@@ -107,14 +107,18 @@ class Once:
         try:
             keys = _keys(packs).toArrow()
             alive = keys["reason"].is_null()
-            numbered = pc.and_(alive, keys["boot"].is_valid())
-            arrivals = Arrivals.of(keys.filter(numbered))
+            counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
+            counted, counters = self._state.numbered(keys.filter(counting))
+            numbered = pc.and_(alive, keys["seq"].is_valid())
+            known = keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
+            arrivals = Arrivals.of(pa.concat_tables([known, counted]))
             others = Unnumbered.of(keys.filter(pc.and_not(alive, numbered)))
             statuses, now, came = self._heard(batch)
             self._messages = int(came.messages.sum())
             came.dead = _dead(keys.filter(pc.invert(alive)))
             marked = self._state.mark(arrivals, statuses, now, others, came)
-            fresh = _without(packs, marked.copies.tolist()).drop(_ROW)
+            marked.counters = counters
+            fresh = _without(_with_boots(packs, counted), marked.copies.tolist()).drop(_ROW)
             marked.past.newest, marked.past.out_of_time = self._newest(fresh)
             if write is not None:
                 write(fresh)
@@ -217,9 +221,15 @@ def _keys(packs: DataFrame) -> DataFrame:
     """Return the columns of Arrivals, of Unnumbered and of Dead."""
     delay = _micros("timestamp") - _micros("time")
     is_dead = F.col("reason").isNotNull()
+    # Records have the time of arrival where the device says none.
+    said = F.xxhash64(
+        F.when(F.col("told"), F.col("time")),
+        F.transform("records", lambda record: record.dropFields("time")),
+    )
     return packs.select(
         _ROW, "device", "boot", "seq", _micros("timestamp").alias("at"), "offset",
         F.when(F.col("told"), delay).alias("delay"), "retain", "dup", "reason",
+        F.when(F.col("boot").isNull() & F.col("seq").isNotNull(), said).alias("said"),
         F.when(is_dead, measurements.kind(F.col("reason"))).alias("kind"),
         F.when(is_dead, F.substring("topic", 1, _TOPIC)).alias("topic"),
     )  # fmt: skip
@@ -234,6 +244,15 @@ def _value(row: dict[str, Any]) -> float | str | bool:
     found: float | str | bool
     found = next(row[name] for name in ("value", "text", "flag") if row[name] is not None)
     return found[:_TEXT] if isinstance(found, str) else found
+
+
+def _with_boots(packs: DataFrame, counted: pa.Table) -> DataFrame:
+    """Return packs with the boots of those that do not have one themselves."""
+    if not len(counted):
+        return packs
+    boots = pa.table({_ROW: counted[_ROW], "found": counted["boot"]})
+    rows = packs.join(F.broadcast(packs.sparkSession.createDataFrame(boots)), _ROW, "left")
+    return rows.withColumn("boot", F.coalesce("boot", "found")).drop("found")
 
 
 def _without(packs: DataFrame, copies: list[int]) -> DataFrame:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import history
+from . import counters, history
 
-_VERSION = 3
+_VERSION = 4
 _HINT = ": remove it while nothing runs; what it held is read again from the table raw"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = (
@@ -51,10 +51,12 @@ CREATE TABLE parts (
     part INTEGER PRIMARY KEY, file TEXT NOT NULL, closed INTEGER, stale INTEGER NOT NULL DEFAULT 0
 );
 """
+    + counters.SCHEMA
     + history.SCHEMA
 )
 _TABLES = (
-    "place", "devices", "boots", "seen", "silences", "parts", "unnumbered", *history.TABLES,
+    "place", "devices", "boots", "seen", "silences", "parts", "unnumbered",
+    "counters", *history.TABLES,
 )  # fmt: skip
 
 
