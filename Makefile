@@ -1,7 +1,8 @@
 # make demo · tools · test · test-board · proofs · lint · docs · release · pipeline · firmware · flash · deploy · bench · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
-# mosquitto and node are installed with apt-get where that is allowed, by targets that need them.
+# mosquitto, node and Chromium are installed with apt-get where that is allowed, by targets that need
+# them.
 # After `make test`, `.venv/bin/python -m flatmq_rigs --help` lists every other measurement.
 
 PYTHON ?= python3
@@ -41,7 +42,7 @@ if command -v apt-get >/dev/null; then \
 endef
 
 .PHONY: help demo tools test test-board proofs lint docs release pipeline firmware flash deploy bench size \
-  clean mosquitto wasm aedes
+  clean mosquitto chromium wasm aedes
 
 help:
 	@echo "make demo      a board's sketch publishes, this machine receives: a look in a few seconds"
@@ -74,7 +75,7 @@ test: mosquitto wasm aedes lint
 test-board: $(VENV)/test.stamp mosquitto
 	@$(if $(EMULATE),EMULATE="$(EMULATE)") $(BIN)/python -m flatmq_rigs board
 
-proofs: mosquitto wasm aedes lint
+proofs: mosquitto chromium wasm aedes lint
 	@$(BIN)/python -m flatmq_rigs proofs --results docs/results.md
 
 firmware: $(VENV)/image.stamp
@@ -169,6 +170,15 @@ mosquitto:
 	if [ -n "$$MOSQUITTO" ] || command -v mosquitto >/dev/null; then exit 0; fi; \
 	$(call apt_install,mosquitto) && exit 0; \
 	echo "mosquitto is missing: apt-get install mosquitto (Debian, Ubuntu) or brew install mosquitto (macOS)" >&2; \
+	exit 1
+
+# A proof looks at the report in it.
+chromium:
+	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome; do \
+	  if [ -n "$$name" ] && command -v "$$name" >/dev/null; then exit 0; fi; \
+	done; \
+	$(call apt_install,chromium) && exit 0; \
+	echo "there is no Chromium: install it, or name the program in CHROMIUM" >&2; \
 	exit 1
 
 wasm: $(VENV)/wasm.stamp

@@ -416,21 +416,20 @@ def test_a_large_fleet_has_a_page_of_some_megabytes(told: Figures) -> None:
     assert len(Read(text).data["devices"]["name"]) == 20_000
 
 
-if look.browser():
-
-    def test_a_browser_shows_it(told: Figures, tmp_path: Path) -> None:
-        """In both widths and both colours, with charts in which something is drawn."""
-        names = [f"board-{n}" for n in range(9)]
-        curves = {name: [20.0 + n, None, 21.0, 21.0] for n, name in enumerate(names)}
-        band = [figures.Band(19, 20, 21, 22, 23)] * 4
-        told = dataclasses.replace(
-            told, devices=[*told.devices, *(told.devices[0]._replace(name=n) for n in names)],
-            measured=figures.Measured(0, 150, [
-                figures.Quantity("temperature", "Cel", 9, band, curves),
-                figures.Quantity("flat", "", 1, [], {"board-1": [5.0] * 4}),
-            ], 9, 9),
-        )  # fmt: skip
-        look.all_of(command.written(told, tmp_path), tmp_path)
+@pytest.mark.proof
+def test_a_browser_shows_it(told: Figures, tmp_path: Path) -> None:
+    """In both widths and both colours, with charts in which something is drawn."""
+    names = [f"board-{n}" for n in range(9)]
+    curves = {name: [20.0 + n, None, 21.0, 21.0] for n, name in enumerate(names)}
+    band = [figures.Band(19, 20, 21, 22, 23)] * 4
+    told = dataclasses.replace(
+        told, devices=[*told.devices, *(told.devices[0]._replace(name=n) for n in names)],
+        measured=figures.Measured(0, 150, [
+            figures.Quantity("temperature", "Cel", 9, band, curves),
+            figures.Quantity("flat", "", 1, [], {"board-1": [5.0] * 4}),
+        ], 9, 9),
+    )  # fmt: skip
+    look.all_of(command.written(told, tmp_path), tmp_path)
 
 
 def test_the_terminal_says_the_same(told: Figures) -> None:
