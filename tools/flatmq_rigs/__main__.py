@@ -46,6 +46,11 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         (),
         "Run the station sketch on an emulated Pico W for an hour.",
     ),
+    "tls-full-heap": (
+        "emulate.tls_in_full_heap",
+        (),
+        "Cut the TLS of an emulated Pico W whose heap is full.",
+    ),
     "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
     "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
 }
