@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from flatmq_tools.pipeline.cli import pipeline
+from flatmq_tools.pipeline.delta import Delta
 from pipeline.landed import land, read
 from pipeline.messages import reading
 
@@ -24,8 +28,6 @@ def out(tmp_path: Path) -> Path:
     """A table that grows, with two days, and one that is written again."""
     land(tmp_path / "out", [reading("a", 1, n, n * 40_000.0) for n in range(3)])
     rows = {"device": ["a", "b"], "silent": [False, True]}
-    import pyarrow as pa
-
     write_deltalake(tmp_path / "out" / "devices", pa.table(rows))
     return tmp_path / "out"
 
@@ -49,6 +51,31 @@ def test_plain_parquet(out: Path, tmp_path: Path) -> None:
     assert status == 1 and "exists: name another TARGET" in text
     status, text = _export(out, target, "--table", "windows")
     assert status == 1 and "has none of the tables windows" in text
+
+
+def test_readers_that_skip_files_find_every_row(tmp_path: Path) -> None:
+    """With texts of any length, values without an order, and columns without a value."""
+    now = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)
+    columns = {
+        "topic": ["a", "é", "t" * 40, "t" * 5000, "", None],
+        "flag": [True, False, None, None, True, False],
+        "value": [1.5, math.inf, math.nan, -math.inf, 1e308, None],
+        "number": [1, -1, 1 << 62, None, 0, 7],
+        "at": [now + datetime.timedelta(microseconds=n) for n in range(6)],
+        "nothing": pa.nulls(6, pa.string()),
+    }
+    rows = pa.table(columns)
+    for name, commits in (("one", [rows]), ("each", [rows.slice(n, 1) for n in range(6)])):
+        table = Delta(tmp_path / name)
+        for number, part in enumerate(commits):
+            table.add([part], rows.schema, "test", number)
+        read = DeltaTable(tmp_path / name).to_pyarrow_dataset()
+        for column in ("topic", "flag", "value", "number", "at"):
+            for n, value in enumerate(rows[column].to_pylist()):
+                if value is None or (column == "value" and not math.isfinite(value)):
+                    continue
+                found = read.to_table(filter=ds.field(column) == value)
+                assert rows.slice(n, 1)["at"][0] in found["at"], (name, column, value)
 
 
 @pytest.mark.parametrize("library", ["duckdb", "polars", "pandas"])

@@ -8,6 +8,7 @@ Nothing is renamed, so this is right on an object store too.
 from __future__ import annotations
 
 import json
+import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -42,7 +43,8 @@ _CONFIGURATION = {
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _LOG = "_delta_log"
 _COMPRESSION = "zstd"
-_BOUNDED = (pa.types.is_timestamp, pa.types.is_integer)  # columns whose bounds readers can use
+_TEXT = 32  # characters of a bound in the log
+_LAST = "\U0010ffff"
 # Of a row group: the smallest piece that a query reads.
 _ROWS = 100_000
 _BYTES = 16 << 20
@@ -307,7 +309,10 @@ def _group(rows: pa.Table) -> int:
 
 
 def _stats(file: pq.FileMetaData) -> dict[str, Any]:
-    """Return the statistics of a file for Delta's log, by which readers skip it."""
+    """Return the statistics of a file for Delta's log, by which readers skip it.
+
+    Some take a column whose bounds are missing for one without a value, so each has them.
+    """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -318,9 +323,11 @@ def _stats(file: pq.FileMetaData) -> dict[str, Any]:
             if name not in types or known is None:
                 continue
             nulls[name] = nulls.get(name, 0) + known.null_count
-            if known.has_min_max and any(kind(types[name]) for kind in _BOUNDED):
-                least[name] = min(least.get(name, known.min), known.min)
-                most[name] = max(most.get(name, known.max), known.max)
+            if known.null_count == group.num_rows or pa.types.is_binary(types[name]):
+                continue
+            low, high = _bounds(types[name], known)
+            least[name] = min(least.get(name, low), low)
+            most[name] = max(most.get(name, high), high)
     return {
         "numRecords": file.num_rows,
         "minValues": {name: _plain(value) for name, value in least.items()},
@@ -329,5 +336,20 @@ def _stats(file: pq.FileMetaData) -> dict[str, Any]:
     }
 
 
+def _bounds(kind: pa.DataType, known: pq.Statistics) -> tuple[Any, Any]:
+    """Return bounds of the values of a row group. Parquet has none of NaN and of long texts."""
+    if pa.types.is_floating(kind):
+        most = sys.float_info.max  # JSON has no infinity
+        if not known.has_min_max:
+            return -most, most
+        return max(-most, min(known.min, most)), min(most, max(known.max, -most))
+    if pa.types.is_string(kind):
+        if not known.has_min_max:
+            return "", _LAST
+        long = len(known.max) > _TEXT
+        return known.min[:_TEXT], known.max[:_TEXT] + _LAST if long else known.max
+    return known.min, known.max
+
+
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, int) else value.isoformat()
+    return value if isinstance(value, (int, float, str)) else value.isoformat()
