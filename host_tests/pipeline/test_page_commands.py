@@ -191,13 +191,16 @@ def _until(desk: Desk, words: tuple[str, ...]) -> Callable[[], object]:
     out = words[4] if words[2] == "ingest" else words[3]
     table = f"{out}/raw" if words[2] == "ingest" or "--broker" in words else f"{out}/devices"
     where = table if "://" in table else str(desk.folder / table)
-    if words[2] == "ingest":
-        shutil.rmtree(where, ignore_errors=True)
+
+    def version() -> int:
+        return DeltaTable(where).version() if DeltaTable.is_deltatable(where) else -1
+
+    before = version()
 
     def ready() -> bool:
         if words[2] == "ingest" or "--broker" in words:
             desk.publish()
-        return bool(DeltaTable.is_deltatable(where))
+        return version() > before
 
     if "--metrics-port" not in words:
         return ready

@@ -114,7 +114,8 @@ def table(
     if DeltaTable.is_deltatable(str(folder)):
         delta = DeltaTable(folder)
         by_day = delta.metadata().partition_columns == ["day"]
-        files = delta.file_uris(_days(since, until) or None) if by_day else delta.file_uris()
+        days = _days(since, until) if by_day else []
+        files = delta.file_uris(file_pruning_predicate=days or None)
     if not files:
         raise ReportError(
             f"{folder} has no messages: is it the folder that the jobs write to?"
@@ -138,7 +139,8 @@ def _days(
     if since is not None:
         found.append(("day", ">=", f"{since:%Y-%m-%d}"))
     if until is not None:
-        found.append(("day", "<=", f"{until:%Y-%m-%d}"))
+        last = until - datetime.timedelta(microseconds=1)
+        found.append(("day", "<=", f"{last:%Y-%m-%d}"))
     return found
 
 
