@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import NativeFile
 from pyarrow.fs import FileType, PyFileSystem
 from pyspark.sql import DataFrame, SparkSession
@@ -174,7 +174,7 @@ class _Table:
     def _file(self, path: str) -> NativeFile:
         try:
             return self._store().open_input_file(path)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, TableNotFoundError) as error:
             raise BatchesError(
                 f"{self._folder}: {path} is not here. Most likely the executors run on other "
                 "machines, or in other containers, which do not share that folder: name a folder "
