@@ -230,9 +230,10 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    for name in ("reasons", "strays", "aside"):  # they leave larger tables of names behind
+    names = ("aside", "qos2", "queue", "reading", "reasons", "strays")
+    for name in names:  # they leave larger tables of names behind
         load(name)
-    drop("reasons", "strays", "aside")
+    drop(*names)
     if ca:
         ways.warm_up()
     client.start()
