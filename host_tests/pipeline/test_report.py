@@ -83,48 +83,48 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tables: Path) -> Figures:
+def fleet(spark: SparkSession, tables: Path) -> Figures:
     return from_raw.of_tables(spark, tables)
 
 
-def test_the_figures_are_those_of_the_messages(told: Figures) -> None:
+def test_the_figures_are_those_of_the_messages(fleet: Figures) -> None:
     sent = messages()
-    assert (told.messages, told.span) == (len(sent), 590)
-    assert told.since == START + datetime.timedelta(seconds=0.5)
-    assert sum(moment.messages for moment in told.moments) == len(sent)
-    found = {device.name: device for device in told.devices}
+    assert (fleet.messages, fleet.span) == (len(sent), 590)
+    assert fleet.since == START + datetime.timedelta(seconds=0.5)
+    assert sum(moment.messages for moment in fleet.moments) == len(sent)
+    found = {device.name: device for device in fleet.devices}
     assert found.keys() == {"steady", "silent", "asleep"}
     steady, silent, asleep = found["steady"], found["silent"], found["asleep"]
     assert (steady.received, steady.lost, steady.duplicates, steady.p50) == (57, 3, 1, 500)
     assert (silent.received, silent.reboots, silent.silent, silent.p50) == (30, 1, True, None)
     assert silent.silent_s == 590.5 - 291
     assert (asleep.status, asleep.silent, asleep.p50) == ("asleep", False, 2000)
-    assert sorted((gap.kind, gap.device, gap.missing) for gap in told.gaps) == [
+    assert sorted((gap.kind, gap.device, gap.missing) for gap in fleet.gaps) == [
         ("lost", "steady", 1), ("lost", "steady", 2), ("silent", "silent", None),
     ]  # fmt: skip
-    assert [(r.device, r.boot, r.at, r.starts) for r in told.reboots] == [("silent", 5, 150.5, 1)]
-    assert [(v.device, v.value) for v in told.newest] == [
+    assert [(r.device, r.boot, r.at, r.starts) for r in fleet.reboots] == [("silent", 5, 150.5, 1)]
+    assert [(v.device, v.value) for v in fleet.newest] == [
         ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),
     ]  # fmt: skip
-    assert told.dead == [figures.Dead("not JSON: Expecting value", 1)]
-    assert told.delays == (500, 2000, 2000)
+    assert fleet.dead == [figures.Dead("not JSON: Expecting value", 1)]
+    assert fleet.delays == (500, 2000, 2000)
     assert (steady.lost_since, steady.lost_until) == (220, 410)
-    assert (sum(told.losses), len(told.losses), told.paused) == (3, len(told.moments), 1)
+    assert (sum(fleet.losses), len(fleet.losses), fleet.paused) == (3, len(fleet.moments), 1)
     # Boards send every 10 s: one is heard where it is in 30 s.
-    assert told.wide == 30
-    assert [(h.heard, h.known) for h in told.heard[:3]] == [(3, 3), (3, 3), (2, 3)]
-    assert told.heard[-1][1:] == (1, 3)
+    assert fleet.wide == 30
+    assert [(h.heard, h.known) for h in fleet.heard[:3]] == [(3, 3), (3, 3), (2, 3)]
+    assert fleet.heard[-1][1:] == (1, 3)
 
 
-def test_batches_and_what_waited(told: Figures) -> None:
+def test_batches_and_what_waited(fleet: Figures) -> None:
     """Each once, also where a line is torn or there twice."""
     sent = messages()
     came = [sum(message.at < 60 * n for message in sent) for n in range(6)]
     read = [len(sent) - 20 * (5 - n) for n in range(6)]  # with the batch itself
-    assert [(b.seconds, b.trigger, b.rows, b.spool) for b in told.batches] == [
+    assert [(b.seconds, b.trigger, b.rows, b.spool) for b in fleet.batches] == [
         (0.9 if n == 3 else 0.4, 0.5, 20, max(0, came[n] - read[n])) for n in range(6)
     ]
-    assert [batch.late for batch in told.batches].index(True) == 3
+    assert [batch.late for batch in fleet.batches].index(True) == 3
 
 
 class Read(HTMLParser):
@@ -159,19 +159,19 @@ class Read(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def read(told: Figures, tmp_path_factory: pytest.TempPathFactory) -> Read:
-    file = command.written(told, tmp_path_factory.mktemp("report"))
+def read(fleet: Figures, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    file = command.written(fleet, tmp_path_factory.mktemp("report"))
     return Read(file.read_text(encoding="utf-8"))
 
 
-def test_the_page_begins_with_what_needs_a_person(told: Figures, read: Read) -> None:
+def test_the_page_begins_with_what_needs_a_person(fleet: Figures, read: Read) -> None:
     texts = [text.replace("\N{NARROW NO-BREAK SPACE}", " ") for text in read.texts]
     order = [texts.index(text) for text in (
         "2 of 3 devices need a look", "Silent", "Losing messages", "Restarting",
         "Messages that cannot be read", "Devices", "The fleet over time", "The pipeline itself",
     )]  # fmt: skip
     assert order == sorted(order)
-    found = {need.kind: need.items for need in needs.needs(told)}
+    found = {need.kind: need.items for need in needs.needs(fleet)}
     assert [(item.name, item.since) for item in found["silent"]] == [("silent", 290.5)]
     assert [item[:] for item in found["losing"]] == [
         ("steady", "3 messages, 5\N{NARROW NO-BREAK SPACE}%", 220, 410)
@@ -179,8 +179,8 @@ def test_the_page_begins_with_what_needs_a_person(told: Figures, read: Read) -> 
     assert [(item.name, item.since) for item in found["restarting"]] == [("silent", 150.5)]
     assert found["unreadable"][0].name == "not JSON: Expecting value"
     assert "repeating" not in found
-    device = told.devices[0]._replace(name="stuck", boots=1, received=99, duplicates=100)
-    repeating = needs.needs(dataclasses.replace(told, devices=[device]))
+    device = fleet.devices[0]._replace(name="stuck", boots=1, received=99, duplicates=100)
+    repeating = needs.needs(dataclasses.replace(fleet, devices=[device]))
     assert [need.items[0].name for need in repeating if need.kind == "repeating"] == ["stuck"]
     for item in found["silent"] + found["losing"]:
         assert item.name in texts and item.text.replace("\N{NARROW NO-BREAK SPACE}", " ") in texts
@@ -232,13 +232,13 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def hostile(told: Figures) -> Figures:
+def hostile(fleet: Figures) -> Figures:
     """Return figures whose names are all hostile."""
-    boards = [told.devices[-1]._replace(name=n, lost=9, silent=True, status=n) for n in HOSTILE]
+    boards = [fleet.devices[-1]._replace(name=n, lost=9, silent=True, status=n) for n in HOSTILE]
     curves = {name: [1.0, None, 2.0] for name in HOSTILE}
     band = [figures.Band(0, 1, 2, 3, 4)] * 3
     return dataclasses.replace(
-        told, devices=boards, reboots=[], gaps=[figures.Gap(n, "lost", 0, 1, 9) for n in HOSTILE],
+        fleet, devices=boards, reboots=[], gaps=[figures.Gap(n, "lost", 0, 1, 9) for n in HOSTILE],
         newest=[figures.Value(n, n, n, n, 0) for n in HOSTILE],
         out_of_time=[figures.OutOfTime(n, 1, 0) for n in HOSTILE],
         dead=[figures.Dead(n, 1, (figures.Example(n, n, 0),)) for n in HOSTILE],
@@ -249,9 +249,9 @@ def hostile(told: Figures) -> Figures:
     )  # fmt: skip
 
 
-def test_names_are_texts(told: Figures) -> None:
+def test_names_are_texts(fleet: Figures) -> None:
     """Whatever they contain: the page has the elements and scripts of one with plain names."""
-    bad, plain = hostile(told), hostile(told)
+    bad, plain = hostile(fleet), hostile(fleet)
     swapped = {name: f"name {n}" for n, name in enumerate(HOSTILE)}
     plain = dataclasses.replace(
         plain, devices=[d._replace(name=swapped[d.name]) for d in plain.devices],
@@ -269,24 +269,24 @@ def test_names_are_texts(told: Figures) -> None:
     assert len(out.getvalue()) < 20_000
 
 
-def test_the_charts_of_the_fleet(told: Figures) -> None:
-    made = {chart["title"]: chart for chart in charts.fleet(told)}
+def test_the_charts_of_the_fleet(fleet: Figures) -> None:
+    made = {chart["title"]: chart for chart in charts.fleet(fleet)}
     assert [*made] == ["Messages", "Devices heard", "Delay", "Messages lost"]
     assert sum(made["Messages lost"]["bars"][0][2]) == 3
     known, heard = (line for _, _, line in made["Devices heard"]["lines"])
     assert (max(known), heard[0]) == (3, 3)
     assert made["Delay"]["high"] == 2000
-    batches = {chart["title"]: chart for chart in charts.pipeline(told.batches)}
+    batches = {chart["title"]: chart for chart in charts.pipeline(fleet.batches)}
     assert batches["Time of a batch"]["high"] == 0.9
     # 5 that the second batch leaves, and the 20 that are in it.
     assert max(filter(None, batches["Messages that wait"]["bars"][0][2])) == 25
 
 
-def test_a_chart_of_one_value_is_not_blank(told: Figures) -> None:
+def test_a_chart_of_one_value_is_not_blank(fleet: Figures) -> None:
     """All delays are equal, or there is a single one: the line is within the chart."""
     for delay in (500.0, 0.0, -3.0):
         moments = [figures.Moment(n, 1, delay, delay, delay) for n in range(3)]
-        same = Figures(told.since, told.until, 3, moments=moments)
+        same = Figures(fleet.since, fleet.until, 3, moments=moments)
         (chart,) = (chart for chart in charts.fleet(same) if chart["title"] == "Delay")
         assert chart["low"] <= delay <= chart["high"] and chart["low"] < chart["high"]
     flat = figures.Quantity("t", "Cel", 1, [], {"a": [20.5, 20.5]})
@@ -294,36 +294,36 @@ def test_a_chart_of_one_value_is_not_blank(told: Figures) -> None:
     assert chart["low"] < 20.5 < chart["high"]
 
 
-def test_the_last_seconds_do_not_silence_the_fleet(told: Figures) -> None:
+def test_the_last_seconds_do_not_silence_the_fleet(fleet: Figures) -> None:
     """The last stretch of time is not over: who is not heard in it is not silent."""
     heard = [figures.Heard(at, 20, 20) for at in (0, 30, 60)] + [figures.Heard(90, 0, 20)]
-    until = told.since + datetime.timedelta(seconds=91)
-    cut = Figures(told.since, until, 9, wide=30, heard=heard)
+    until = fleet.since + datetime.timedelta(seconds=91)
+    cut = Figures(fleet.since, until, 9, wide=30, heard=heard)
     (chart,) = (chart for chart in charts.fleet(cut) if chart["title"] == "Devices heard")
     assert min(chart["lines"][1][2]) == 20
 
 
-def test_who_was_silent_for_a_while_is_counted(told: Figures) -> None:
+def test_who_was_silent_for_a_while_is_counted(fleet: Figures) -> None:
     calm = dataclasses.replace(
-        told, devices=[d._replace(silent=False) for d in told.devices], paused=3
+        fleet, devices=[d._replace(silent=False) for d in fleet.devices], paused=3
     )
     (silent,) = (number for number in numbers.summary(calm) if number.name == "silent now")
     assert (silent.text, silent.note) == ("0", "3 others for a while")
 
 
-def test_silence_since_the_newest_message_is_said(told: Figures) -> None:
-    late = told.until + datetime.timedelta(hours=5)
-    assert "5\N{NARROW NO-BREAK SPACE}h before this report was written" in page.page(told, late)
-    assert "before this report" not in page.page(told, told.until) + page.page(told)
+def test_silence_since_the_newest_message_is_said(fleet: Figures) -> None:
+    late = fleet.until + datetime.timedelta(hours=5)
+    assert "5\N{NARROW NO-BREAK SPACE}h before this report was written" in page.page(fleet, late)
+    assert "before this report" not in page.page(fleet, fleet.until) + page.page(fleet)
 
 
-def test_there_is_no_empty_card(told: Figures) -> None:
-    calm = Figures(told.since, told.until, 1, moments=[figures.Moment(0, 1, None, None, None)])
+def test_there_is_no_empty_card(fleet: Figures) -> None:
+    calm = Figures(fleet.since, fleet.until, 1, moments=[figures.Moment(0, 1, None, None, None)])
     seen = Read(page.page(calm))
     assert [chart["title"] for chart in seen.data["fleet"]] == ["Messages"]
     ids = {a["id"] for tag, a in seen.elements if tag == "section" and "id" in a}
     assert ids == {"fleet"}
-    single = Figures(told.since, told.since, 1)  # one message has no span to be spread over
+    single = Figures(fleet.since, fleet.since, 1)  # one message has no span to be spread over
     assert "1" in Read(page.page(single)).texts
 
 
@@ -363,16 +363,16 @@ def test_few_devices_have_lines(tmp_path: Path) -> None:
 def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the lines there is room for, of those first that need a look; the page says so."""
     monkeypatch.setattr(values, "POINTS", 15 * 61)
-    told = measured(tmp_path, 101)
-    found = values.read(tmp_path, told, ["d77", "nobody"])
+    fleet = measured(tmp_path, 101)
+    found = values.read(tmp_path, fleet, ["d77", "nobody"])
     assert found is not None
     (of,) = found.quantities
     assert of.bands[0] == figures.Band(0, 10, 50, 90, 100)
     assert of.bands[30] == figures.Band(1, 11, 51, 91, 101)
     assert of.bands[1] is None
     assert len(of.curves) == found.curves_of == 10 and "d77" in of.curves
-    told.measured = found
-    assert "the lines of 10 of 101 devices" in page.page(told)
+    fleet.measured = found
+    assert "the lines of 10 of 101 devices" in page.page(fleet)
 
 
 def test_values_of_a_year_are_read_of_a_day(
@@ -380,14 +380,14 @@ def test_values_of_a_year_are_read_of_a_day(
 ) -> None:  # fmt: skip
     """And of less if there are very many; a table that is not there is none."""
     assert values.read(tmp_path, Figures(START, START, 1)) is None
-    told = measured(tmp_path, 20, span=400 * values.DAY)
-    assert values.read(tmp_path, told) is None  # the newest is 200 days old
-    told.until = START + datetime.timedelta(days=200, minutes=1)
-    for longest, step in ((values.DAY, 900), (told.span, 3 * values.DAY)):
-        found = values.read(tmp_path, told, (), longest)
+    fleet = measured(tmp_path, 20, span=400 * values.DAY)
+    assert values.read(tmp_path, fleet) is None  # the newest is 200 days old
+    fleet.until = START + datetime.timedelta(days=200, minutes=1)
+    for longest, step in ((values.DAY, 900), (fleet.span, 3 * values.DAY)):
+        found = values.read(tmp_path, fleet, (), longest)
         assert found is not None and found.step == step
     monkeypatch.setattr(values, "_READINGS", 30)  # the first 20 are 200 days older
-    found = values.read(tmp_path, told, (), told.span)
+    found = values.read(tmp_path, fleet, (), fleet.span)
     assert found is not None and found.step == 7200
 
 
@@ -396,50 +396,50 @@ def test_there_are_more_names_than_room(
 ) -> None:  # fmt: skip
     """The names that most devices have stay, and the page says what is left out."""
     monkeypatch.setattr(values, "POINTS", 700)
-    told = measured(tmp_path, 7)
+    fleet = measured(tmp_path, 7)
     rows = DeltaTable(tmp_path / "measurements").to_pyarrow_table().to_pydict()
     rows["quantity"][:7] = [f"own {n}" for n in range(7)]
     write_deltalake(tmp_path / "measurements", pa.table(rows), mode="overwrite")
-    found = values.read(tmp_path, told)
+    found = values.read(tmp_path, fleet)
     assert found is not None
     assert [(q.name, q.devices) for q in found.quantities] == [
         ("n", 7), *((f"own {n}", 1) for n in range(6)),
     ]  # fmt: skip
-    told.measured = found
-    assert "no room for 1 value of" in page.page(told)
+    fleet.measured = found
+    assert "no room for 1 value of" in page.page(fleet)
 
 
-def test_a_large_fleet_has_a_page_of_some_megabytes(told: Figures) -> None:
-    boards = [told.devices[-1]._replace(name=f"dev-{n:05d}", lost=n % 7) for n in range(20_000)]
-    text = page.page(dataclasses.replace(told, devices=boards, gaps=[]))
+def test_a_large_fleet_has_a_page_of_some_megabytes(fleet: Figures) -> None:
+    boards = [fleet.devices[-1]._replace(name=f"dev-{n:05d}", lost=n % 7) for n in range(20_000)]
+    text = page.page(dataclasses.replace(fleet, devices=boards, gaps=[]))
     assert len(text) < 4_000_000
     assert len(Read(text).data["devices"]["name"]) == 20_000
 
 
 @pytest.mark.proof
-def test_a_browser_shows_it(told: Figures, tmp_path: Path) -> None:
+def test_a_browser_shows_it(fleet: Figures, tmp_path: Path) -> None:
     """In both widths and both colours, with charts in which something is drawn."""
     names = [f"board-{n}" for n in range(9)]
     curves = {name: [20.0 + n, None, 21.0, 21.0] for n, name in enumerate(names)}
     band = [figures.Band(19, 20, 21, 22, 23)] * 4
-    told = dataclasses.replace(
-        told, devices=[*told.devices, *(told.devices[0]._replace(name=n) for n in names)],
+    fleet = dataclasses.replace(
+        fleet, devices=[*fleet.devices, *(fleet.devices[0]._replace(name=n) for n in names)],
         measured=figures.Measured(0, 150, [
             figures.Quantity("temperature", "Cel", 9, band, curves),
             figures.Quantity("flat", "", 1, [], {"board-1": [5.0] * 4}),
         ], 9, 9),
     )  # fmt: skip
-    look.all_of(command.written(told, tmp_path), tmp_path)
+    look.all_of(command.written(fleet, tmp_path), tmp_path)
 
 
-def test_the_terminal_says_the_same(told: Figures) -> None:
+def test_the_terminal_says_the_same(fleet: Figures) -> None:
     out = io.StringIO()
-    terminal.show(told, Console(file=out, width=100))
+    terminal.show(fleet, Console(file=out, width=100))
     lines = [re.split(r"\s{2,}", line.strip()) for line in out.getvalue().splitlines()]
-    for number in numbers.summary(told):
+    for number in numbers.summary(fleet):
         text = number.text.replace("\N{NARROW NO-BREAK SPACE}", " ")
         assert [number.name, text] in [line[:2] for line in lines]
-    assert [f"{numbers.local(told.since)} to {numbers.local(told.until)}"] in lines
+    assert [f"{numbers.local(fleet.since)} to {numbers.local(fleet.until)}"] in lines
     heads = next(line for line in lines if line[0] == "device")
     steady = next(line for line in lines if line[0] == "steady")
     # It sent no status, and its cell is empty.
@@ -450,37 +450,37 @@ def test_the_terminal_says_the_same(told: Figures) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
-def test_no_terminal_cuts_a_number_or_a_name(told: Figures, width: int) -> None:
+def test_no_terminal_cuts_a_number_or_a_name(fleet: Figures, width: int) -> None:
     """A name has its line, and what matters less is left out where there is no room."""
     long = "fleet-of-the-north-board-0001"
-    boards = [told.devices[-1]._replace(name=long, lost=3), *told.devices[1:]]
+    boards = [fleet.devices[-1]._replace(name=long, lost=3), *fleet.devices[1:]]
     out = io.StringIO()
-    terminal.show(dataclasses.replace(told, devices=boards), Console(file=out, width=width))
+    terminal.show(dataclasses.replace(fleet, devices=boards), Console(file=out, width=width))
     assert "…" not in out.getvalue()
     assert long in out.getvalue()
     (heads,) = (line.split() for line in out.getvalue().splitlines() if " device " in line)
     assert {"silent", "lost"} <= {*heads}
 
 
-def test_many_batches_are_drawn_as_few_points(told: Figures) -> None:
+def test_many_batches_are_drawn_as_few_points(fleet: Figures) -> None:
     """A day of them, and the longest is not passed over."""
-    first = told.batches[0]
+    first = fleet.batches[0]
     many = [first._replace(at=float(n), seconds=0.5 + 9 * (n == 777)) for n in range(86_400)]
     chart = charts.pipeline(many)[0]
     assert len(chart["lines"][0][2]) <= figures.BUCKETS + 1
     assert chart["high"] == 9.5
 
 
-def test_the_depth_of_the_spool(spark: SparkSession, told: Figures, tables: Path) -> None:
+def test_the_depth_of_the_spool(spark: SparkSession, fleet: Figures, tables: Path) -> None:
     """It is what had come when a batch began, and was not read with it.
 
     What the first progress was of may be missing.
     """
     last, total = sum(message.at > 300 for message in messages()), len(messages())
-    batch = told.batches[0]._replace(spool=None)
+    batch = fleet.batches[0]._replace(spool=None)
     starts = ((300.0, 10), (400.0, 15), (800.0, last))
     batches = [batch._replace(at=at, rows=n) for at, n in starts]
-    asked = dataclasses.replace(told, batches=batches)
+    asked = dataclasses.replace(fleet, batches=batches)
     from_raw._waited(asked, from_raw.table(spark, tables / "raw"))
     came = [sum(message.at < at for message in messages()) for at, _ in starts]
     before = [total - last - 15, total - last, total]  # rows of the batches before it

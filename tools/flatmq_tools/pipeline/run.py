@@ -42,12 +42,11 @@ from .maintenance import Maintenance
 from .mapping.births import Births
 from .measured import RunNumbers, of_ingest
 from .metrics import MetricsError, served
-from .missing import NOTICE, Missing
 from .notices import Notices
 from .open_windows import open_windows
 from .progress import Progress
-from .rare import Rare
 from .receiving import Receiving, ReceivingError
+from .reported import WITHOUT_VALUE, Missing, OutOfTime
 from .session import SessionError, session
 from .state.known import Known
 from .state.once import Once
@@ -191,10 +190,11 @@ class Run:
 
     def _measurements(self) -> StreamingQuery:
         frame = self._tables.follow("raw", _MESSAGE)
+        table, add = self._tables.sink, self.notices.add
         write = sinks.into(
-            (self._in_time, self._measured()),
-            (self._out_of_time, self._rare("out_of_time")),
-            (measurements.dead, self._tables.sink("dead_letters")),
+            (self._in_time, Missing(table("measurements"), partial(add, WITHOUT_VALUE))),
+            (self._out_of_time, OutOfTime(table("out_of_time"), partial(add, _OUT_OF_TIME))),
+            (measurements.dead, table("dead_letters")),
             checkpoint=self._checkpoint("measurements"),
         )
         return self._start("measurements", frame, self._without_copies("measurements", write))
@@ -227,18 +227,6 @@ class Run:
 
     def _out_of_time(self, packs: DataFrame) -> DataFrame:
         return measurements.out_of_time(measurements.values(packs), self._plan.bounds)
-
-    def _measured(self) -> sinks.Sink:
-        return Missing(self._tables.sink("measurements"), partial(self.notices.add, NOTICE))
-
-    def _rare(self, name: str) -> sinks.Sink:
-        """The sink of a table that seldom gets a row, and reports it."""
-
-        def notice(count: int, row: dict[str, object]) -> None:
-            example = f"such as {row['device']}: {row['time']}, received {row['received']}"
-            self.notices.add(_OUT_OF_TIME, count, example)
-
-        return Rare(self._tables.sink(name), notice)
 
     def _windows(self) -> StreamingQuery:
         # Of no message there is the schema, too.
