@@ -23,12 +23,15 @@ def section(suite: Suite) -> str:
     bad = sum(row.ok is False for row in suite.rows)
     skipped = sum(row.ok is None for row in suite.rows)
     rows = [(row.what, row.figure.replace("|", "/"), row.mark) for row in suite.rows]
-    emulates = "EMULATE=file " if os.environ.get("EMULATE") else ""
+    title, command = "On a board", "python -m flatmq_rigs board"
+    firmware = os.environ.get("EMULATE")
+    if firmware:
+        title = f"On an emulated {'ESP32' if 'ESP32' in suite.board else 'Pico W'}"
+        command = f"EMULATE={Path(firmware).name} {command}"
     return f"""\
-## On a board
+## {title}
 
-`{emulates}python -m flatmq_rigs board` with {suite.board}: {len(rows)} rows, {bad} failed,
-{skipped} not run.
+`{command}`, {suite.board}: {len(rows)} rows, {bad} failed, {skipped} not run.
 
 The client as .mpy. Heap is compared with that before the import, after collections. An operation
 is done over and over, with the collector off and bytes in use compared, and as often with the heap
