@@ -62,7 +62,7 @@ class Walk:
                 self._byte(buf[at])
                 at += 1
             if not self.rule and (
-                self._size + (2 if self._texts == 2 else 0) > self.left  # the value's length
+                self._size + (1 if self._texts == 2 else 0) > self.left  # more must follow
                 if self._next == _BYTES
                 else self._next != _IDENTIFIER and not self.left
             ):
