@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,37 @@ def test_each_row_comes_once(table: Table) -> None:
     late = table.reader()
     start = late.initialOffset()
     assert _values(late, start, late.latestOffset(start)) == [1, 3, 4, 5]
+
+
+def test_a_commit_while_others_change_the_table(table: Table) -> None:
+    """Others may add a column meanwhile; but not the same batch."""
+    table.add([1])
+    more = pa.table({"n": [2], "more": ["two"]})
+
+    def meanwhile(rows: pa.Table, writer: str, number: int) -> Iterator[pa.Table]:
+        delta.Delta(table.name, add_columns=True).add([more], more.schema, writer, number)
+        yield rows
+
+    rows = pa.table({"n": [3]})
+    sink = delta.Delta(table.name)
+    assert sink.add(meanwhile(rows, "another", 1), rows.schema, "two", 1) == 1
+    with pytest.raises(delta.SinkError, match="another process writes batches of two"):
+        sink.add(meanwhile(rows, "two", 2), rows.schema, "two", 2)
+    assert sorted(DeltaTable(table.name).to_pyarrow_table()["n"].to_pylist()) == [1, 2, 2, 3]
+
+
+def test_writers_that_add_columns_at_the_same_time(table: Table) -> None:
+    """Each finds its own."""
+    table.add([1])
+
+    def add(n: int) -> None:
+        rows = pa.table({"n": [n], f"of_{n}": [n]})
+        delta.Delta(table.name, add_columns=True).add([rows], rows.schema, str(n), 1)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    found = DeltaTable(table.name).to_pyarrow_table()
+    assert [found[f"of_{n}"].drop_null().to_pylist() for n in range(4)] == [[n] for n in range(4)]
 
 
 def test_each_row_comes_once_from_s3(on_s3: Table) -> None:

@@ -43,6 +43,7 @@ _CONFIGURATION = {
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _LOG = "_delta_log"
 _COMPRESSION = "zstd"
+_TRIES = 10  # of a commit, if others change the table meanwhile
 _TEXT = 32  # characters of a bound in the log
 _LAST = "\U0010ffff"
 # Of a row group: the smallest piece that a query reads.
@@ -129,13 +130,27 @@ class Delta:
         if known is not None and not added:
             return 0
         commit = CommitProperties(app_transactions=[Transaction(writer, number)])
-        try:
-            self._commit(known, schema, added, commit)
-        except CommitFailedError as error:
-            raise SinkError(
-                f"{self.folder}: batch {number} cannot be added, because another process writes "
-                f"batches of {writer}: end that one, and start this one again ({error})"
-            ) from error
+        for left in reversed(range(_TRIES)):
+            try:
+                if known is not None:
+                    self._fit(schema, known)
+                self._commit(known, schema, added, commit)
+                break
+            except CommitFailedError as error:
+                # Another process may only have created the table meanwhile, or given it a column.
+                known = self._newest()
+                last = self.last(writer)
+                if last is not None and last >= number:
+                    raise SinkError(
+                        f"{self.folder}: batch {number} cannot be added, because another process "
+                        f"writes batches of {writer}: end that one, and start this one again "
+                        f"({error})"
+                    ) from error
+                if not left:
+                    raise SinkError(
+                        f"{self.folder}: batch {number} cannot be added, because the table was "
+                        f"changed by others during {_TRIES} tries ({error})"
+                    ) from error
         self.rows += count
         return count
 
@@ -149,15 +164,22 @@ class Delta:
 
     def _fit(self, schema: pa.Schema, known: DeltaTable) -> None:
         """Add the columns of a batch that the table lacks."""
-        there = _schema(known.schema())
-        more = [field for field in schema if field.name not in there.names]
-        if more and not self._add_columns:
-            raise SinkError(
-                f"{self.folder}: the table has no column {more[0].name}: write to another folder, "
-                "or give Delta add_columns=True"
-            )
-        if more:
-            known.alter.add_columns(list(Schema.from_arrow(pa.schema(more)).fields))
+        for left in reversed(range(_TRIES)):
+            there = _schema(known.schema())
+            more = [field for field in schema if field.name not in there.names]
+            if not more:
+                return
+            if not self._add_columns:
+                raise SinkError(
+                    f"{self.folder}: the table has no column {more[0].name}: write to another "
+                    "folder, or give Delta add_columns=True"
+                )
+            try:
+                known.alter.add_columns(list(Schema.from_arrow(pa.schema(more)).fields))
+            except CommitFailedError:  # another process may have added one meanwhile
+                if not left:
+                    raise
+                known.update_incremental()
 
     def _partitions(self) -> list[str]:
         """The columns that the table is partitioned by, or will be."""
