@@ -12,6 +12,7 @@ KEYS: dict[str, dict] = {
         "sleep": False,  # deep sleep from one reading to the next
         "spool": False,  # keep readings on flash until the broker has them
         "watchdog": True,
+        "parts": "",  # separated by commas: see parts.py
     },
     "wifi": {"ssid": "", "password": "", "country": ""},
     "broker": {

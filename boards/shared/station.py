@@ -42,11 +42,12 @@ class Station:
     wifi       a Wifi, or None if there is a `link`
     pack       bytes for a pack; 0: enough for three records of each sensor
 
-    `seq` is the number of the last reading. Readings that found no room are counted, too, so that
-    a receiver sees the gap. `failed` counts failures by part: a sensor that cannot be read or
-    finds no room in the pack, the LED, the watchdog, the spool, the clock. None of them ends the
-    sketch, and the status reports them. `refused` counts commands, and `lost` counts readings.
-    `unsent` is True while the last reading waits for room in the client or the spool. Set
+    `base` is what its topics begin with, b"dev/NAME/". `seq` is the number of the last reading.
+    Readings that found no room are counted, too, so that a receiver sees the gap. `failed` counts
+    failures by part: a sensor that cannot be read or finds no room in the pack, the LED, the
+    watchdog, the spool, the clock. None of them ends the sketch, and the status reports them.
+    `refused` counts commands, and `lost` counts readings. `unsent` is True while the last reading
+    waits for room in the client or the spool. Set
     `sleep_for` to a number of seconds to sleep that long as soon as everything is acknowledged.
     """
 
@@ -80,7 +81,7 @@ class Station:
             tls=security,
             link=link,
         )
-        self._base = base = b"dev/" + name + b"/"
+        self.base = base = b"dev/" + name + b"/"
         self._telemetry = base + b"telemetry"
         self._status = base + b"status"
         self._answer = base + b"answer"
@@ -99,9 +100,9 @@ class Station:
         self.client.subscribe(base + b"cmd/#", self._on_command, 1)
         self.boot = next_boot()
         self._pack = Pack(name, self.boot, pack)
-        self._chip = chip
+        self.chip = chip
         self._watched = device["watchdog"]
-        self._sensors = sensors
+        self.sensors = sensors
         self._ready = bytearray(len(sensors))
         self._led = led
         self._wifi = wifi
@@ -120,13 +121,18 @@ class Station:
             from kept import Kept
 
             wifi.kept = Kept(chip, self.boot)
+        self._parts = None
+        if device.get("parts"):
+            from parts import Parts
+
+            self._parts = Parts(self, device["parts"])
 
     def run(self) -> None:
         """Run until interrupted. Ctrl-C also stops the watchdog."""
-        print(f"{self.name.decode()}: boot {self.boot}, {len(self._sensors)} sensors")
+        print(f"{self.name.decode()}: boot {self.boot}, {len(self.sensors)} sensors")
         if self._watched:
             try:
-                self._chip.watch()
+                self.chip.watch()
             except OSError:
                 self._count("watchdog")
         self.client.start()
@@ -134,12 +140,14 @@ class Station:
             while True:
                 self.turn(20)
         except KeyboardInterrupt:
-            self._chip.release()
+            self.chip.release()
             raise
 
     def turn(self, ms: int = 0) -> None:
         """Run the loop once. Waits up to `ms` milliseconds for incoming bytes."""
         self._feed()
+        if self._parts:
+            self._parts.poll()
         if not self.sleep_for:
             self._measure(ticks_ms())
         if self.unsent:
@@ -178,14 +186,14 @@ class Station:
             self._next = ticks_add(ticks_ms(), NEWS_MS)
 
     def _count_sensor(self, i):
-        self._count(type(self._sensors[i]).__name__.lower())
+        self._count(type(self.sensors[i]).__name__.lower())
 
     def _is_news(self):
         return self._news and ticks_diff(self._next, ticks_ms()) <= 0
 
     def _feed(self):
         try:
-            self._chip.feed()
+            self.chip.feed()
         except OSError:
             self._count("watchdog")
 
@@ -197,7 +205,7 @@ class Station:
             return
         if not self._begun:
             self._begun = True
-            for i in range(len(self._sensors)):
+            for i in range(len(self.sensors)):
                 self._start(i)
         if left > 0:
             return
@@ -209,7 +217,7 @@ class Station:
             self.lost += 1
         self.seq = self.seq + 1 & _LAST_SEQ
         self._pack.begin(self.seq)
-        for i in range(len(self._sensors)):
+        for i in range(len(self.sensors)):
             self._read(i)
         self.unsent = True
         self._flash = True
@@ -218,7 +226,7 @@ class Station:
     def _start(self, i):
         self._ready[i] = 0
         try:
-            self._sensors[i].start()
+            self.sensors[i].start()
             self._ready[i] = 1
         except Exception:  # drivers raise exceptions of their own, and plain ones
             self._count_sensor(i)
@@ -227,7 +235,7 @@ class Station:
         if not self._ready[i]:  # its value would be old
             return
         try:
-            if self._sensors[i].read(self._pack):
+            if self.sensors[i].read(self._pack):
                 return
         except Exception:
             pass
@@ -315,12 +323,12 @@ class Station:
         if self._wifi:
             self._wifi.off(self.sleep_for)
         self._light(False)
-        self._chip.sleep(self.sleep_for * 1000)
+        self.chip.sleep(self.sleep_for * 1000)
 
     # Commands
 
     def _on_command(self, message):
-        name = message.topic[len(self._base) + 4 :]
+        name = message.topic[len(self.base) + 4 :]
         answer = self._obey(name, message)
         if answer is None:
             answer = b"done"

@@ -61,7 +61,7 @@ def _turns(chip, sensors):
         sent = it.seq == seq + 1 and it.client.pending == 1 and link.took_any()
         link.feed(puback.with_id(identifier))
         it.turn()
-        yield sent and it.client.pending == 0 and not it.failed and count == len(it._sensors)
+        yield sent and it.client.pending == 0 and not it.failed and count == len(it.sensors)
 
 
 def chip_of_a_pico(proof):

@@ -1,0 +1,29 @@
+"""Parts of a station that are loaded only if the setting `device.parts` names them.
+
+A part is an object with a method `poll()`, which each turn of the station calls.
+"""
+
+from flatmq.port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from station import Station
+
+
+class Parts:
+    """The parts of a station whose names are given, separated by commas.
+
+    ValueError if one is unknown.
+    """
+
+    def __init__(self, station: "Station", names: str) -> None:
+        self._all = [_made(station, name.strip()) for name in names.split(",")]
+
+    def poll(self) -> None:
+        """Have each part do what is due."""
+        for part in self._all:
+            part.poll()
+
+
+def _made(station, name):
+    raise ValueError(f"device.parts: {name} is unknown, there are none")
