@@ -367,6 +367,19 @@ def test_a_refused_subscription_is_reported_once_and_tried_with_growing_pauses(
     assert len(broker.reports) == 1
 
 
+def test_a_subscription_that_was_refused_is_asked_for_at_once_after_a_new_start(
+    made: Made,
+) -> None:
+    broker = secretive(made)
+    client = broker.client
+    secret = client.subscribe(b"secret", print, 1)
+    broker.run(HOUR)
+    broker.forbidden = set()
+    client.disconnect()
+    client.start()
+    assert broker.run(5, lambda: secret.granted == b"\1")
+
+
 def test_messages_of_a_subscription_that_was_refused_at_first_arrive(made: Made) -> None:
     got: list[bytes] = []
     broker = secretive(made)

@@ -60,6 +60,8 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
     asked = gone = False
     if c.state == "offline":
         return False
+    for r in c.requests:  # the next start asks at once: see `subs.lost`
+        r.pause = r.strikes = 0
     c.leaving = True  # even if Ctrl-C comes: the next poll ends the connection
     c.due = clock.ticks_ms()
     while c.state == "online":
