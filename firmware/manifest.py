@@ -16,7 +16,7 @@ metadata(
 desk = {"aio_cpython", "bulk_cpython", "port_cpython", "stream_cpython", "stream_tls_cpython"}
 modules = [
     folder + name
-    for folder in ("", "rare/", "v5/")
+    for folder in ("", "ota/", "rare/", "v5/")
     for name in sorted(os.listdir("../lib/flatmq/" + folder))
     if name.endswith(".py") and name[:-3] not in desk
 ]

@@ -17,7 +17,9 @@ class Parts:
     """
 
     def __init__(self, station: "Station", names: str) -> None:
-        self._all = [_made(station, name.strip()) for name in names.split(",")]
+        self._all = []
+        for name in names.split(","):
+            self._all.append(_made(station, name.strip()))
 
     def poll(self) -> None:
         """Have each part do what is due."""
@@ -26,4 +28,8 @@ class Parts:
 
 
 def _made(station, name):
-    raise ValueError(f"device.parts: {name} is unknown, there are none")
+    if name == "updates":
+        from updates_part import UpdatesPart
+
+        return UpdatesPart(station)
+    raise ValueError(f"device.parts: {name} is unknown, there is: updates")

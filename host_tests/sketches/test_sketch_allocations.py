@@ -28,10 +28,15 @@ MAY_BE_ON_HEAP = {
     "clock": {"Clock._look"},  # until the clock is set
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
+    "parts": {"Parts.__init__"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
+    # When the board starts.
+    "slots": {"Archive.__init__", "Archive._found", "Archive.stat", "_crashed", "boot", "chosen",
+              "given_up", "load", "run", "store"},  # fmt: skip
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
+    "updates_part": {"UpdatesPart.__init__", "UpdatesPart.__init__.<genexpr>"},
 }
 
 

@@ -30,13 +30,13 @@ class Steps(station.Station):
             # A board says that it will sleep once all else is acknowledged.
             ("acknowledged", lambda: self._said_asleep or not self.client.pending),
         ]
-        sleep = self._chip.sleep
+        sleep = self.chip.sleep
 
         def asleep(ms):
             say("asleep", time.ticks_ms())
             sleep(ms)
 
-        self._chip.sleep = asleep
+        self.chip.sleep = asleep
         super().run()
 
     def turn(self, ms=0):

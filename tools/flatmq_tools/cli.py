@@ -12,9 +12,11 @@ import flatmq
 from . import common_options, extras
 from .durations import Duration, Span
 from .ending import end
+from .ota.cli import ota
 from .pipeline.cli import pipeline
 
 if TYPE_CHECKING:
+    from .ota.package import Slots
     from .trust import Trust
 
 
@@ -24,6 +26,7 @@ _EXTRAS = {
     "deploy": "boards",
     "flash": "boards",
     "image": "image",
+    "ota": "image",
 }
 
 
@@ -334,6 +337,7 @@ def logs(port: str | None) -> None:
     metavar="SIZE",
     help="Flash size of an ESP32, such as 16MB.  [default: as in the board's file]",
 )
+@common_options.slots
 def image(
     board: str,
     firmware: Path | None,
@@ -343,6 +347,7 @@ def image(
     filesystem_only: bool,
     romfs: bool,
     flash_size: str | None,
+    slots: Slots | None,
 ) -> None:
     """Build an image for BOARD.
 
@@ -362,6 +367,7 @@ def image(
             filesystem_only=filesystem_only,
             with_romfs=romfs,
             flash_size=flash_size,
+            slots=slots,
         ),
         CompileError,
         *command.ERRORS,
@@ -426,6 +432,7 @@ def image(
     help="Cut the power in the middle of the first write to the flash after this time; "
     "repeatable.",
 )
+@common_options.slots
 @common_options.USER
 @common_options.tls
 def emulate(
@@ -441,6 +448,7 @@ def emulate(
     resets: tuple[float, ...],
     losses: tuple[tuple[float, float], ...],
     cuts: tuple[float, ...],
+    slots: Slots | None,
     user: str | None,
     trust: Trust | None,
 ) -> None:
@@ -470,6 +478,7 @@ def emulate(
             address=broker,
             until=until,
             limit=limit,
+            slots=slots,
             user=user,
             trust=trust,
         ),
@@ -479,6 +488,7 @@ def emulate(
     )
 
 
+main.add_command(ota)
 main.add_command(pipeline)
 
 

@@ -131,6 +131,52 @@ SETTINGS = click.option(
 )
 
 
+def slots(command: _Command) -> _Command:
+    """Add --ota-key, --ota-group and --ota-version, passed on as `slots`: None without a key."""
+
+    @functools.wraps(command)
+    def slotted(
+        *args: Any,
+        ota_key: Path | None,
+        ota_group: tuple[str, ...],
+        ota_version: str,
+        **given: Any,
+    ) -> Any:
+        found = None
+        if ota_key is not None:
+            from .ota.package import Slots
+
+            found = Slots(ota_key, ota_group, ota_version)
+        elif ota_group:
+            raise click.UsageError("--ota-group needs --ota-key")
+        return command(*args, slots=found, **given)
+
+    for option in reversed(_SLOTS):
+        option(slotted)
+    return cast(_Command, slotted)
+
+
+_SLOTS = (
+    click.option(
+        "--ota-key",
+        type=FILE,
+        help="Public key from `flatmq ota keygen`: the board can be updated over MQTT.",
+    ),
+    click.option(
+        "--ota-group",
+        multiple=True,
+        metavar="NAME",
+        help="Group that the board belongs to, for updates; repeatable.",
+    ),
+    click.option(
+        "--ota-version",
+        default="1",
+        show_default=True,
+        help="Name of this version, as the board reports it.",
+    ),
+)
+
+
 def filters(default: str) -> Callable[[_Command], _Command]:
     """Add --filter, passed on as `filters`."""
     return click.option(

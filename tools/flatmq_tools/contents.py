@@ -47,9 +47,7 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
     if not (sketch / MAIN).is_file():
         raise ContentsError(f"{sketch}: no sketch: it has no {MAIN}")
     modules = {f"/{file.name}": file for file in sorted(sketch.glob("*.py"))}
-    shared = sketch.parent / SHARED
-    if not shared.is_dir():
-        shared = SKETCHES / SHARED
+    shared = _shared(sketch)
     for file in _used(list(modules.values()), shared):
         modules[f"/lib/{file.relative_to(shared).as_posix()}"] = file
     for file in sorted(bytecode.SOURCES.rglob("*.py")):
@@ -68,6 +66,20 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
     if settings:
         files["/settings.json"] = json.dumps(settings, indent=1).encode() + b"\n"
     return dict(sorted(files.items()))
+
+
+def imported(sketch: Path) -> set[str]:
+    """Return the names of all modules that a sketch and the shared parts it uses import.
+
+    Raises ContentsError.
+    """
+    own = sorted(sketch.glob("*.py"))
+    return set().union(*map(_imports, [*own, *_used(own, _shared(sketch))]))
+
+
+def _shared(sketch: Path) -> Path:
+    beside = sketch.parent / SHARED
+    return beside if beside.is_dir() else SKETCHES / SHARED
 
 
 def _imports(file: Path) -> set[str]:

@@ -33,6 +33,7 @@ from flatmq.wire import is_filter
 
 from .. import board_tls, boards, broker, contents, image, settings
 from ..bridge import readable
+from ..ota import package
 from ..password import PASSWORD
 from ..trust import Trust
 from . import archive, network, qemu_program
@@ -202,18 +203,20 @@ def build(
     sketch: str | None,
     overrides: tuple[str, ...],
     wifi: bool,
+    slots: package.Slots | None = None,
 ) -> tuple[image.Made, int]:
     """Return the image for the emulated network, and the port of its broker in the settings.
 
     Without `wifi`, a sketch for a board that has it is changed to the serial line.
     """
-    chosen = settings.load(overrides)
+    chosen = package.settled(settings.load(overrides), slots)
     ssid = network.SSIDS[board.port]
     chosen["wifi"] = {**chosen.get("wifi", {}), "ssid": ssid, "password": ""}
     far = chosen["broker"] = {**chosen.get("broker", {})}
     far["host"] = far.get("host") or network.GATEWAY
     ready, keys, _ = board_tls.prepare_for(board, chosen)
     files = contents.contents(contents.find_sketch(sketch or board.sketch), ready) | keys
+    files = package.slotted(files, board.name, slots)
     if board.port == "rp2":
         files["/main.py"] = held(files["/main.py"])
     if board.network == "wifi" and not wifi:
@@ -272,6 +275,7 @@ def main(
     resets: tuple[float, ...] = (),
     losses: tuple[tuple[float, float], ...] = (),
     cuts: tuple[float, ...] = (),
+    slots: package.Slots | None = None,
     user: str | None = None,
     trust: Trust | None = None,
     console: Console | None = None,
@@ -280,8 +284,8 @@ def main(
 
     `address` is that of a broker; None starts one. `until` is TOPIC or TOPIC=PAYLOAD. `limit` is
     in seconds of the board's clock. `qemu` is a program, needed for an ESP32 where the PATH has
-    none. `port` to `cuts` are those of an Order. `user` and `trust`
-    are for the connection that waits for the message. One of ERRORS.
+    none. `port` to `cuts` are those of an Order. `slots`: for updates over MQTT. `user` and
+    `trust` are for the connection that waits for the message. One of ERRORS.
     """
     console = console or Console()
     board = boards.load(name)
@@ -303,7 +307,7 @@ def main(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flatmq-emulate-")))
         with console.status(f"making an image for {board.title} ..."):
-            made, far = build(board, firmware, sketch, overrides, wifi)
+            made, far = build(board, firmware, sketch, overrides, wifi, slots)
         file = folder / f"image{made.suffix}"
         file.write_bytes(made.image)
         own = None if address else stack.enter_context(broker.embedded())

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from .. import board_tls, boards, contents, settings
+from ..ota import keys as ota_keys
+from ..ota import package
 from . import esp, filesystem, firmware, romfs, uf2
 
 BUILD = Path("build")
@@ -32,6 +34,8 @@ ERRORS: tuple[type[Exception], ...] = (
     filesystem.FilesystemError,
     romfs.RomfsError,
     esp.EsptoolError,
+    package.PackageError,
+    ota_keys.KeyFileError,
 )
 
 
@@ -138,10 +142,12 @@ def main(
     filesystem_only: bool = False,
     with_romfs: bool = False,
     flash_size: str | None = None,
+    slots: package.Slots | None = None,
 ) -> int:
     """Make the image of the board of that name, write it and say how it gets onto the board.
 
-    flash_size: "16MB", where the board has another than its file says. One of ERRORS.
+    flash_size: "16MB", where the board has another than its file says. slots: for updates over
+    MQTT. One of ERRORS.
     """
     console = Console()
     board = boards.load(name)
@@ -149,9 +155,14 @@ def main(
         board = board.with_flash(_bytes(flash_size))
     folder = contents.find_sketch(sketch or board.sketch)
     with console.status(f"making an image for {board.title} ..."):
-        chosen = settings.load(overrides)
+        chosen = package.settled(settings.load(overrides), slots)
         ready, keys, remarks = board_tls.prepare_for(board, chosen)
         files = contents.contents(folder, ready) | keys
+        if slots:
+            if with_romfs:
+                raise ImageError("--romfs: modules that are updated over MQTT cannot be there")
+            package.check(folder)
+            files = package.slotted(files, name, slots)
         made = make(
             board,
             files,

@@ -1,0 +1,191 @@
+"""Cut the power at writes of an update, on MicroPython.
+
+cuts.py KEY MANIFEST OLD NEW FIRST STEP: files, of the key its modulus in hex. Every STEP-th write
+from FIRST on is cut, both ways, each in a run of its own. The last line says how many writes an
+update has, how many cuts came, and after how many of them the old version ran first, and the new.
+"""
+
+import hashlib
+import sys
+
+import vfs
+from flash_chip import STOP, TORN, Chip, PowerCut
+
+import slots
+from flatmq.ota import Updates
+
+TURNS = 2000
+BLOCKS = 64
+PIECE = 4096
+
+
+class Reset(BaseException):
+    """The board resets."""
+
+
+class _WDT:
+    def __init__(self, timeout):
+        pass
+
+    def feed(self):
+        pass
+
+
+class _Machine:
+    WDT_RESET = 3
+    WDT = _WDT
+
+    def reset_cause(self):
+        return 1
+
+
+class Message:
+    """What a handler gets of it."""
+
+    offset = 0
+    last = True
+
+    def __init__(self, topic, payload):
+        self.topic = topic
+        self.payload = payload
+        self.buf = bytearray(payload)
+        self.at = 0
+        self.end = self.total = len(payload)
+
+    def __len__(self):
+        return self.total
+
+    def __getitem__(self, i):
+        return self.buf[i]
+
+    def is_topic(self, name):
+        return self.topic == name
+
+
+class Client:
+    """A client whose broker has the manifest, and a desk that answers."""
+
+    connected = True
+    pending = 0
+
+    class stats:
+        connects = 1
+
+    def __init__(self):
+        self.waiting = [(b"dev/b/ota/manifest", MANIFEST)]
+
+    def subscribe(self, topics, handler, qos, chunks):
+        self.handler = handler
+
+    def publish(self, topic, payload, qos, retain=False):
+        if topic == b"dev/b/ota/get":
+            at = int.from_bytes(payload[8:], "big")
+            self.waiting.append((b"dev/b/ota/piece", bytes(payload) + NEW[at : at + PIECE]))
+        return 1
+
+    def poll(self):
+        if self.waiting:
+            self.handler(Message(*self.waiting.pop(0)))
+
+    def awaits(self, pid):
+        return False
+
+    def disconnect(self):
+        pass
+
+
+def life(chip):
+    """Boot and run until the board resets, has power no more, or runs the new version for good.
+
+    Returns the version that it ran, and whether it proved itself.
+    """
+
+    def reset():
+        raise Reset
+
+    vfs.mount(vfs.VfsLfs2(chip), "/f")
+    try:
+        record = slots.boot("/f")
+        vfs.umount("/app")
+        with open("/f/" + record["run"], "rb") as f:
+            found = hashlib.sha256(f.read()).digest()
+        if found != HASHES[record["version"]]:
+            raise AssertionError("neither: " + str(record))
+        RAN.append(record["version"])
+        client = Client()
+        updates = Updates(client, b"dev/b/", "toy", KEY, reset=reset, folder="/f")
+        for _ in range(TURNS):
+            client.poll()
+            updates.poll()
+            if chip.dead:  # `with` has made an OSError of it
+                raise PowerCut
+            if record["version"] == "2" and slots.load("/f")["state"] == "good":
+                return True
+        raise AssertionError(updates.state + updates.why)
+    except Reset:
+        return False
+    finally:
+        chip.dead = True
+        vfs.umount("/f")
+
+
+def run(chip, image, cut_at, how):
+    """Update from the old version to the new one, with a cut. Returns what ran first after it."""
+    chip.restore(image)
+    chip.power_on(cut_at, how)
+    was_cut = False
+    for _ in range(12):
+        try:
+            if life(chip):
+                return RAN[0]
+        except (PowerCut, OSError):
+            if was_cut or chip.writes < cut_at:
+                raise
+            was_cut = True
+            RAN.clear()
+            chip.power_on()
+            continue
+        if was_cut:
+            chip.power_on()
+        else:
+            chip.dead = False  # it goes on to count
+    raise AssertionError("it does not come to the new version")
+
+
+def main():
+    chip = Chip(BLOCKS)
+    vfs.VfsLfs2.mkfs(chip)
+    vfs.mount(vfs.VfsLfs2(chip), "/f")
+    with open("/f/a", "wb") as f:
+        f.write(OLD)
+    slots.store({"run": "a", "version": "1", "counter": 1}, "/f")
+    vfs.umount("/f")
+    image = chip.image()
+    first, step = int(sys.argv[5]), int(sys.argv[6])
+    chip.restore(image)
+    chip.power_on()
+    while not life(chip):
+        chip.dead = False
+    writes = chip.writes
+    seen = {"1": 0, "2": 0}
+    cuts = 0
+    for cut_at in range(first, writes + 1, step):
+        for how in (STOP, TORN):
+            ran = run(chip, image, cut_at, how)
+            cuts += 1
+            if ran:
+                seen[ran] += 1
+    print(writes, cuts, seen["1"], seen["2"])
+
+
+def content(name):
+    with open(name, "rb") as f:
+        return f.read()
+
+
+KEY, MANIFEST, OLD, NEW = (content(name) for name in sys.argv[1:5])
+KEY = int(KEY, 16)
+HASHES = {"1": hashlib.sha256(OLD).digest(), "2": hashlib.sha256(NEW).digest()}
+RAN = []
+sys.modules["machine"] = _Machine()
+main()

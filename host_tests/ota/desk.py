@@ -1,0 +1,114 @@
+"""The desk of an update: keys, versions of a sketch, and a board that is a folder."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from conftest import interpreter_command
+from flatmq_tools import broker, contents, interpreter
+from flatmq_tools.ota import package, push
+
+HERE = Path(__file__).parent
+SKETCH = (HERE / "sketch.py").read_text("utf-8")
+KIND = "pico_w"
+_LIVES = 12
+_DEADLINE = 100.0  # s of a life, and of a push
+
+
+@dataclass
+class Pushed:
+    """A push that runs, or has run."""
+
+    thread: threading.Thread
+    text: io.StringIO
+    status: int | None = None
+
+    def ended(self) -> tuple[int | None, str]:
+        """Wait for it; return its status and what it said."""
+        self.thread.join(_DEADLINE)
+        return self.status, self.text.getvalue()
+
+
+class Desk:
+    """Keys, a broker, and the board pico-1 with version 1."""
+
+    def __init__(self, folder: Path, near: broker.Broker, key: Path) -> None:
+        self.folder = folder
+        self.board = folder / "board"
+        self._near = near
+        self.key = key
+        self._made = 0
+
+    def version(self, name: str, fault: str = "", minutes: float = 1) -> dict[str, bytes]:
+        """Return the files of a version of the sketch."""
+        sketch = self.folder / f"sketch-{name}-{fault}"
+        sketch.mkdir(exist_ok=True)
+        given = {"FOLDER": str(self.board), "PORT": self._near.port, "VERSION": name,
+                 "FAULT": fault, "MINUTES": minutes}  # fmt: skip
+        head, mark, rest = SKETCH.partition('FAULT = ""\nMINUTES = 1\n')
+        assert mark
+        lines = "".join(f"{key} = {value!r}\n" for key, value in given.items())
+        (sketch / "main.py").write_text(head + lines + rest, "utf-8")
+        return contents.contents(sketch, {})
+
+    def install(self) -> None:
+        """Put version 1 on the board."""
+        slots = package.Slots(self.key.with_name(f"{self.key.name}.pub"))
+        for path, data in package.slotted(self.version("1"), KIND, slots).items():
+            file = self.board / path.removeprefix("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        (self.board / "goal").write_text("")
+
+    def package(self, name: str = "2", fault: str = "", minutes: float = 1) -> Path:
+        """Pack a version; each is newer than all before it."""
+        self._made += 1
+        archive = package.archive(package.modules(self.version(name, fault, minutes)))
+        counter = 2_000_000_000 + self._made
+        file = self.folder / f"{self._made}.package"
+        file.write_bytes(package.Package(KIND, name, counter, archive=archive).written())
+        return file
+
+    def push(self, file: Path, target: str = "pico-1", key: Path | None = None) -> Pushed:
+        """Begin to push a package."""
+        console = Console(file=io.StringIO(), width=200)
+        pushed = Pushed(threading.Thread(), console.file)  # type: ignore[arg-type]
+
+        def run() -> None:
+            pushed.status = push.main(
+                self._near, target, file, key or self.key, None, None, _DEADLINE, console
+            )
+
+        pushed.thread = threading.Thread(target=run, daemon=True)
+        pushed.thread.start()
+        return pushed
+
+    def life(self, pieces: int = 0) -> str:
+        """Have the board run until it is reset or its sketch ends; return what it printed."""
+        command = interpreter_command("micropython", "400k")
+        done = subprocess.run(
+            [*command, HERE / "board_process.py", self.board, str(pieces)],
+            capture_output=True, text=True, timeout=_DEADLINE, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, interpreter.last_words(done)
+        return done.stdout
+
+    def lives(self, goal: str) -> list[str]:
+        """Have it run until that version has said all that there is to say.
+
+        Return the versions that ran, one for each life.
+        """
+        (self.board / "goal").write_text(goal)
+        ran = []
+        for _ in range(_LIVES):
+            text = self.life()
+            ran.append(text.partition("@runs ")[2].partition("\n")[0])
+            if "@ended" in text:
+                return ran
+        raise AssertionError(f"it does not end: {ran}")

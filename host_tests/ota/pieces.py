@@ -1,0 +1,61 @@
+"""The bytes of heap that the pieces of an update ask for, on MicroPython: pieces.py FOLDER.
+
+The client and its messages are made beforehand, so that only the update itself is counted.
+"""
+
+import sys
+
+import micropython
+
+from flatmq.ota.fetch import Sink
+
+PIECE = 1024
+PIECES = 40
+PART = 200  # bytes that come at a time
+DIGEST = bytes(range(32))
+
+
+class Message:
+    """A part of a piece."""
+
+    topic = b"dev/b/ota/piece"
+
+    def __init__(self):
+        self.buf = bytearray(12 + PIECE)
+        self.total = len(self.buf)
+        self.at = self.end = self.offset = 0
+        self.last = False
+
+    def __getitem__(self, i):
+        return self.buf[self.at + i]
+
+
+def run(sink, message, first, last):
+    """Take these pieces; return the bytes of heap asked for meanwhile."""
+    before = micropython.mem_total()
+    for n in range(first, last):
+        sink.expect()
+        for i in range(12):
+            message.buf[i] = sink.head[i]
+        for i in range(12, message.total):
+            message.buf[i] = n
+        message.at = 0
+        while message.at < message.total:
+            message.offset = message.at
+            message.end = min(message.at + PART, message.total)
+            message.last = message.end == message.total
+            sink.take(message)
+            message.at = message.end
+    return micropython.mem_total() - before
+
+
+path = sys.argv[1] + "/update"
+sink = Sink(path, DIGEST, PIECE * PIECES, PIECE)
+message = Message()
+run(sink, message, 0, 8)
+asked = run(sink, message, 8, PIECES)
+sink.close()
+with open(path, "rb") as f:
+    data = f.read()
+whole = data == b"".join(bytes([n]) * PIECE for n in range(PIECES))
+print(asked, whole)

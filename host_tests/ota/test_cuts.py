@@ -1,0 +1,50 @@
+"""Whenever the power is cut during an update, the board runs the old version or the new one, and
+comes to the new one.
+
+A slice of the writes is cut, and with --whole each write.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import sizes
+from conftest import ROOT, interpreter_command, library
+from flatmq_tools import interpreter
+from flatmq_tools.ota import keys, package, push
+
+HERE = Path(__file__).parent
+SLICES = 7
+
+
+@pytest.mark.parametrize("first", sizes.one_each([*range(1, SLICES + 1)], lambda case: 0))
+def test_a_cut(first: int, tmp_path: Path) -> None:
+    key = tmp_path / "private"
+    public = keys.generate(key)
+    old, new = (
+        package.archive({"main.mpy": bytes([n]) * 3000, "more/x.mpy": bytes(range(256)) * n})
+        for n in (1, 9)
+    )
+    made = package.Package("toy", "2", 2, archive=new)
+    manifest = push.manifest(made, "dev/b", keys.private(key))
+    files = {"key": b"%x" % keys.modulus(public), "manifest": manifest, "old": old, "new": new}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    path = [HERE, HERE.parent / "spool", ROOT / "boards" / "shared", library("micropython")]
+    done = subprocess.run(
+        [
+            *interpreter_command("micropython", "2m"), HERE / "cuts.py",
+            *(tmp_path / name for name in files), str(first), str(SLICES),
+        ],
+        env={"MICROPYPATH": ":".join(map(str, path))},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, interpreter.last_words(done)
+    writes, cuts, before, after = map(int, done.stdout.splitlines()[-1].split())
+    assert cuts == 2 * len(range(first, writes + 1, SLICES))
+    assert before + after == cuts
+    assert before
+    assert after

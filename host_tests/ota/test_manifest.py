@@ -1,0 +1,277 @@
+"""Who does not have the key changes nothing: every field of a manifest, and every piece."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+from conftest import ROOT, interpreter_command, library
+from flatmq_tools import interpreter
+from flatmq_tools.ota import keys, package, push
+
+sys.path.append(str(ROOT / "boards" / "shared"))
+
+from flatmq.ota import Updates, manifest
+
+HERE = Path(__file__).parent
+ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
+MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
+OTHER = {"counter": 21, "version": "3", "kind": "firmware", "board": "pico", "to": "dev/c",
+         "size": 1, "piece": 256, "sha256": "0" * 64}  # fmt: skip
+
+
+class Client:
+    """A client that the broker, which is the test, sends messages."""
+
+    connected = True
+    pending = 0
+
+    class stats:
+        connects = 1
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, bytes]] = []
+
+    def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
+        self.topics, self.handler = topics, handler
+
+    def publish(self, topic: bytes, payload: Any, qos: int, retain: bool = False) -> int:
+        self.sent.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload)))
+        return 1
+
+    def awaits(self, pid: int) -> bool:
+        return False
+
+    def disconnect(self) -> None:
+        pass
+
+
+class Message:
+    """A message in one piece."""
+
+    offset = 0
+    last = True
+
+    def __init__(self, topic: bytes, payload: bytes) -> None:
+        self.topic, self.payload, self.buf = topic, payload, bytearray(payload)
+        self.at, self.end, self.total = 0, len(payload), len(payload)
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitem__(self, i: int) -> int:
+        return self.buf[i]
+
+    def is_topic(self, name: bytes) -> bool:
+        return self.topic == name
+
+
+class Board:
+    """A board of the kind toy with version 1, whose counter is 10."""
+
+    def __init__(self, folder: Path, key: RSAPrivateKey) -> None:
+        self.folder = folder
+        (folder / "a").write_bytes(package.archive({"main.mpy": b"old"}))
+        (folder / "slot").write_text(json.dumps({"version": "1", "counter": 10}))
+        self.client = Client()
+        self.resets = 0
+        self.updates = Updates(
+            self.client,  # type: ignore[arg-type]
+            b"dev/b/", "toy", key.public_key().public_numbers().n, groups=(b"attic",),
+            reset=self._reset, folder=str(folder),
+        )  # fmt: skip
+
+    def _reset(self) -> None:
+        self.resets += 1
+
+    def hears(self, topic: bytes, payload: bytes) -> None:
+        self.client.handler(Message(topic, payload))
+
+    def turns(self, answer: Any = None) -> None:
+        """Have it go on; answer its requests with what `answer` makes of the right answer."""
+        for _ in range(100):
+            self.updates.poll()
+            for topic, payload in self.client.sent:
+                if topic == b"dev/b/ota/get" and answer:
+                    at = int.from_bytes(payload[8:], "big")
+                    right = payload + ARCHIVE[at : at + package.PIECE]
+                    for each in answer(right):
+                        self.hears(b"dev/b/ota/piece", each)
+                elif topic == b"dev/b/ota/status":
+                    self.said = json.loads(payload)
+            self.client.sent.clear()
+
+    def is_unchanged(self) -> bool:
+        """Return whether it would run what it ran before."""
+        record = json.loads((self.folder / "slot").read_text())
+        return (record["version"], record.get("run", "a")) == ("1", "a") and not self.resets
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> RSAPrivateKey:
+    file = tmp_path_factory.mktemp("key") / "fleet"
+    keys.generate(file)
+    return keys.private(file)
+
+
+@pytest.fixture
+def board(tmp_path: Path, key: RSAPrivateKey) -> Board:
+    return Board(tmp_path, key)
+
+
+def _signed(said: dict[str, Any], key: RSAPrivateKey) -> bytes:
+    text = json.dumps(said).encode()
+    return text + b"\n" + base64.b64encode(keys.sign(key, text))
+
+
+def _said(text: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.partition(b"\n")[0])
+    return found
+
+
+def test_an_update(board: Board, key: RSAPrivateKey) -> None:
+    """The one that all of these tests spoil."""
+    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+    board.turns(lambda right: [right])
+    assert board.resets
+    assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
+@pytest.mark.parametrize("name", sorted(OTHER))
+def test_a_field_that_was_changed(name: str, board: Board, key: RSAPrivateKey) -> None:
+    text, _, signature = push.manifest(MADE, "dev/b", key).partition(b"\n")
+    changed = json.dumps({**json.loads(text), name: OTHER[name]}).encode()
+    board.hears(b"dev/b/ota/manifest", changed + b"\n" + signature)
+    board.turns(lambda right: [right])
+    assert board.is_unchanged()
+    assert board.said["why"].startswith("signature: ")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"board": "pico"}, "board: must be toy, not pico"),
+        ({"to": "dev/c"}, "to: it is for dev/c"),
+        ({"to": "group/cellar"}, "to: it is for group/cellar"),
+        ({"counter": 9}, "counter: version 2 is older than what runs"),
+        ({"kind": "firmware"}, "kind: must be application, not firmware"),
+        ({"size": 1 << 40}, "manifest: size or piece is out of range"),
+        ({"piece": 1}, "manifest: size or piece is out of range"),
+        ({"sha256": "00"}, "manifest: sha256 must have 64 hex digits"),
+        ({"size": "9"}, "manifest: size must be int"),
+        ({"size": (1 << 24) - 1}, "full: it needs"),
+    ],
+)
+def test_a_manifest_for_something_else(
+    changed: dict[str, Any], why: str, board: Board, key: RSAPrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It is signed, and not for this board, this flash or this version."""
+    from flatmq.ota import fetch
+
+    monkeypatch.setattr(fetch, "_free", lambda folder: 1_000_000)
+    said = {**_said(push.manifest(MADE, "dev/b", key)), **changed}
+    board.hears(b"dev/b/ota/manifest", _signed(said, key))
+    board.turns(lambda right: [right])
+    assert board.is_unchanged()
+    assert board.said["state"] == "refused"
+    assert board.said["why"].startswith(why)
+
+
+@pytest.mark.parametrize(
+    "text", [b"{}", b"\n", b"x\n\n", b"[]\nAAAA", b"\xff" * 600, b"x" * 5000, b"{}\n" + b"A" * 512]
+)
+def test_a_manifest_that_is_none(text: bytes, board: Board) -> None:
+    board.hears(b"dev/b/ota/manifest", text)
+    board.turns()
+    assert board.is_unchanged()
+
+
+def test_signatures_that_only_look_right(key: RSAPrivateKey) -> None:
+    """Of another length, above the modulus, or with other padding."""
+    n = key.public_key().public_numbers().n
+    good = keys.sign(key, b"data")
+    assert manifest.is_signed(b"data", good, n)
+    above = (int.from_bytes(good, "big") + n).to_bytes(len(good) + 1, "big")
+    for bad in (b"", good[1:], b"\0" + good, above, bytes(len(good)), good[::-1]):
+        assert not manifest.is_signed(b"data", bad, n)
+    cube = hashlib.sha256(b"data").digest().rjust(len(good), b"\0")
+    assert not manifest.is_signed(b"data", cube, n)
+
+
+def _flipped(right: bytes) -> list[bytes]:
+    return [right[:-1] + bytes([right[-1] ^ 1])]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _flipped,
+        lambda right: [right[:8] + b"\0\0\1\0" + right[12:]],
+        lambda right: [bytes(8) + right[8:]],
+        lambda right: [right[:-1], right + b"x", right[:11], b""],
+    ],
+)  # fmt: skip
+def test_a_piece_that_was_changed(answer: Any, board: Board, key: RSAPrivateKey) -> None:
+    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+    board.turns(answer)
+    assert board.is_unchanged()
+    # The right ones are still taken, if the wrong ones came in between.
+    if board.updates.sink:
+        board.turns(lambda right: [*answer(right), right, right])
+        board.updates.sink.expect()
+
+
+def test_three_times_other_bytes_are_the_end_of_an_update(
+    board: Board, key: RSAPrivateKey
+) -> None:
+    """Until there is a new one."""
+    text = push.manifest(MADE, "dev/b", key)
+    board.hears(b"dev/b/ota/manifest", text)
+    board.turns(_flipped)
+    assert board.said["why"] == "sha256: what came is not what was signed, three times"
+    again = Board.__new__(Board)
+    again.__init__(board.folder, key)  # type: ignore[misc]
+    assert not [*board.folder.glob("ota-*")]
+
+
+def test_a_reason_not_to(board: Board, key: RSAPrivateKey) -> None:
+    board.updates.ready = lambda: "on battery"
+    text = push.manifest(MADE, "dev/b", key)
+    board.hears(b"dev/b/ota/manifest", text)
+    board.turns(lambda right: [right])
+    assert (board.said["state"], board.said["why"]) == ("refused", "on battery")
+    board.updates.ready = None
+    board.hears(b"dev/b/ota/manifest", text)  # as the next connection brings it
+    board.turns(lambda right: [right])
+    assert board.resets
+
+
+def test_an_update_that_is_cancelled(board: Board, key: RSAPrivateKey) -> None:
+    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+    board.turns()
+    assert [*board.folder.glob("ota-*")]
+    board.hears(b"dev/b/ota/manifest", b"")
+    board.turns()
+    assert board.said["state"] == "cancelled"
+    assert not [*board.folder.glob("ota-*")]
+    assert board.is_unchanged()
+
+
+def test_a_piece_costs_no_heap(tmp_path: Path) -> None:
+    path = [ROOT / "boards" / "shared", library("micropython")]
+    done = subprocess.run(
+        [*interpreter_command("micropython", "200k"), HERE / "pieces.py", tmp_path],
+        env={"MICROPYPATH": ":".join(map(str, path))},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, interpreter.last_words(done)
+    assert done.stdout.split() == ["0", "True"]

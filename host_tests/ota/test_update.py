@@ -1,0 +1,89 @@
+"""From one version to the next, and back: a board on MicroPython, the desk, and a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flatmq_tools import broker
+from flatmq_tools.ota import keys
+from ota.desk import Desk
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("key") / "fleet"
+    keys.generate(file)
+    return file
+
+
+@pytest.fixture
+def desk(tmp_path: Path, key: Path) -> Iterator[Desk]:
+    with broker.embedded() as near:
+        made = Desk(tmp_path, near, key)
+        made.install()
+        yield made
+
+
+def _record(desk: Desk) -> dict[str, object]:
+    found = json.loads((desk.board / "slot").read_bytes())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_new_version_runs(desk: Desk) -> None:
+    pushed = desk.push(desk.package())
+    assert desk.lives("2") == ["1", "2"]
+    assert pushed.ended() == (0, pushed.text.getvalue())
+    assert "pico-1 runs 2" in pushed.text.getvalue()
+    assert _record(desk)["state"] == "good"
+    # And the next one goes to the other slot.
+    pushed = desk.push(desk.package("3"), "group/attic")
+    assert desk.lives("3") == ["2", "3"]
+    assert _record(desk)["run"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("fault", "minutes", "why"),
+    [
+        ("import", 1, "ValueError('a sensor is missing'"),
+        ("late", 1, "ValueError('it works no longer'"),
+        ("broker", 0.01, "no connection"),
+        ("health", 0.02, "not healthy"),
+    ],
+)
+def test_a_version_that_fails_makes_way(fault: str, minutes: float, why: str, desk: Desk) -> None:
+    """It gets three boots. Then the old one runs, says why, and does not try it again."""
+    file = desk.package("2", fault, minutes)
+    pushed = desk.push(file)
+    tries = {"import": ["", "", ""]}.get(fault, ["2", "2", "2"])
+    assert desk.lives("1") == ["1", *tries, "1"]
+    status, text = pushed.ended()
+    assert status == 1
+    assert f"pico-1 failed: {why}" in text
+    assert desk.lives("1") == ["1"]
+    # The one after it is taken.
+    pushed = desk.push(desk.package("3"))
+    assert desk.lives("3") == ["1", "3"]
+    assert pushed.ended()[0] == 0
+
+
+def test_it_goes_on_after_a_reset(desk: Desk) -> None:
+    desk.push(desk.package())
+    assert "@reset" in desk.life(pieces=3)
+    (part,) = desk.board.glob("ota-*")
+    assert part.stat().st_size == 3 * 4096
+    assert "@reset" in desk.life(pieces=5)
+    assert part.stat().st_size == 8 * 4096
+    assert desk.lives("2") == ["1", "2"]
+
+
+def test_a_manifest_by_another_key_is_refused(desk: Desk, tmp_path: Path) -> None:
+    keys.generate(tmp_path / "other")
+    pushed = desk.push(desk.package(), key=tmp_path / "other")
+    assert desk.lives("1") == ["1"]
+    assert pushed.ended()[0] == 1
+    assert "refused: signature: it is not by the key of this board" in pushed.text.getvalue()

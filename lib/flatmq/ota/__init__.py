@@ -1,0 +1,211 @@
+"""Updates over MQTT, for a board that runs its program from one of two slots.
+
+    updates = Updates(client, b"dev/pico-1/", "pico_w", key)
+    client.start()
+    while True:
+        client.poll(20)
+        updates.poll()
+
+The host's side is `flatmq ota`. A manifest, which is signed, says which version there is. The
+board asks for it piece by piece, checks it, and resets. The new version has to prove itself:
+connected, its status acknowledged, healthy. Otherwise the one before returns. The slots and the
+record that chooses between them are in the board's module `slots`.
+
+    BASE/ota/manifest  group/GROUP/ota/manifest    to the board, retained
+    BASE/ota/get  BASE/ota/piece                   a request, and its answer
+    BASE/ota/status                                of the board, retained
+"""
+
+from binascii import crc32
+
+import slots  # type: ignore[import-not-found]
+
+from .. import port as clock
+from ..port import collect, const, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..client import Client
+    from ..rare.message import Message
+
+_LARGEST = const(2048)  # bytes of a manifest
+
+
+class Updates:
+    """The updates of one board.
+
+    client   not started yet. It needs room for one more subscription, and a `tx_size` of 300
+    base     bytes: what the board's topics begin with, such as b"dev/pico-1/"
+    board    str: the kind of board that a version must be made for, as `flatmq boards` has it
+    key      int: the modulus of the RSA key that signs, whose exponent is 65,537
+    groups   bytes: names of groups that the board belongs to
+    healthy  called until it returns True: whether a new version does its work
+    ready    called before an update begins: returns "", or the reason not to, such as
+             "on battery"
+    minutes  within which a new version must have proved itself
+    reset    resets the board; by default `machine.reset`
+    folder   where the slots are; "" on a board
+
+    A new version whose program does not call `poll` at least every 8 s is reset by a watchdog.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        base: bytes,
+        board: str,
+        key: int,
+        *,
+        groups: "tuple[bytes, ...]" = (),
+        healthy: "Callable[[], bool] | None" = None,
+        ready: "Callable[[], str] | None" = None,
+        minutes: int = 5,
+        reset: "Callable[[], None] | None" = None,
+        folder: str = "",
+    ) -> None:
+        if reset is None:
+            from machine import reset  # type: ignore[import-not-found,no-redef]
+        self.client = client
+        self.board = board
+        self.key = key
+        self.groups = groups
+        self.folder = folder
+        self.record = slots.load(folder)
+        self.base = base
+        self.reset: Any = reset
+        self.ready = ready
+        self._healthy = healthy
+        self._piece = base + b"ota/piece"
+        self._status = base + b"ota/status"
+        topics = [base + b"ota/manifest", self._piece]
+        topics += [b"group/" + group + b"/ota/manifest" for group in groups]
+        client.subscribe(topics, self._on_message, 1, True)
+        self._text: Any = None  # a manifest that comes in, or has come
+        self._whole = False
+        self.seen = b""  # the last one: it comes again with each connection
+        self.again = False  # it is to be tried again then
+        self.sink: Any = None  # takes the pieces
+        self._work: Any = None  # a generator, while there is something to do
+        self.state = ""  # of an update, for the status
+        self.why = ""
+        self.to = ""  # its version
+        self._trial = self.record["state"] == "new"
+        self._pid: int | None = None  # of the status that must be acknowledged
+        self._began = clock.ticks_ms()
+        self._ms = minutes * 60000
+        self._told = 0  # the connection on which the status was published
+
+    def poll(self) -> None:
+        """Do what is due. Nothing takes long, except to check a signature, some 0.2 s."""
+        if slots.watchdog:
+            slots.watchdog.feed()
+        if self._whole:
+            self._whole = False
+            self._begin()
+        if self._work:
+            self._go_on()
+        if self.client.connected and self._told != self.client.stats.connects:
+            self._pid = self.tell()
+        if self._trial:
+            self._prove()
+
+    def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
+        """Publish the status, with another state of the update if one is given."""
+        if state is not None:
+            self.state, self.why = state, why
+        from json import dumps
+
+        r = self.record
+        status = {
+            "board": self.board,
+            "version": r["version"],
+            "counter": r["counter"],
+            "state": self.state or r["state"],
+            "to": self.to,
+            "manifest": crc32(self.seen) if self.seen else 0,
+            "why": self.why,
+            "failed": r["failed"],
+        }
+        pid = self.client.publish(self._status, dumps(status), 1, True)
+        self._told = self.client.stats.connects if pid is not None else 0
+        return pid
+
+    def stop(self) -> None:
+        """Stop what is being fetched, and remove what came of it."""
+        if self._work:
+            self._work.close()
+            self._work = None
+            self.sink.remove()
+            self.sink = None
+            self.to = ""
+            self.tell("cancelled")
+
+    def _on_message(self, message: "Message") -> None:
+        if message.is_topic(self._piece):
+            if self.sink:
+                self._take(message)
+            return
+        if not message.offset:
+            self._text = bytearray()
+        if self._text is not None:
+            if len(self._text) + len(message) > _LARGEST:
+                self._text = None
+                return
+            self._text.extend(message.payload)
+            self._whole = message.last
+
+    def _take(self, message):
+        try:
+            self.sink.take(message)
+        except OSError:
+            self.sink.failed = True
+
+    def _begin(self) -> None:
+        """Handle a manifest: begin the update, or say why not."""
+        text, self._text = bytes(self._text), None
+        if text == self.seen and not self.again:
+            return
+        self.again = False
+        self.seen = text
+        self.stop()
+        if text:
+            from .fetch import steps
+
+            self._work = steps(self, text)
+
+    def _go_on(self) -> None:
+        try:
+            next(self._work)
+        except StopIteration:
+            self._work = None
+        except (OSError, ValueError, MemoryError) as error:
+            self._work = None
+            if self.sink:
+                self.sink.close()
+                self.sink = None
+            if isinstance(error, ValueError):
+                self.tell("refused", str(error))
+            else:
+                self.again = True
+                self.tell("failed", repr(error))
+            collect()
+
+    def _prove(self) -> None:
+        """Look whether a new version has proved itself, or had its time."""
+        c = self.client
+        acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
+        if acknowledged and (self._healthy is None or self._healthy()):
+            self._trial = False
+            self.record["state"] = "good"
+            self.record["tries"] = self.record["crashes"] = 0
+            self.record["why"] = ""
+            slots.store(self.record, self.folder)
+            self.tell()
+        elif ticks_diff(clock.ticks_ms(), self._began) >= self._ms:
+            why = "not healthy" if acknowledged else "no acknowledgement"
+            self.record["why"] = why if c.connected else "no connection"
+            slots.store(self.record, self.folder)
+            self.reset()

@@ -1,0 +1,222 @@
+"""One update, from its manifest to the reset. Loaded with the first manifest."""
+
+import binascii
+import hashlib
+import os
+
+import slots  # type: ignore[import-not-found]
+
+from .. import flash
+from .. import port as clock
+from ..flash import put
+from ..port import const, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..rare.message import Message
+    from . import Updates
+
+HEAD = const(12)  # bytes of a request, and before the data of its answer: hash and position
+_AGAIN_MS = const(20000)  # without an answer, until a request is repeated
+_SYNC = const(4096)  # bytes between two syncs: a block of the flash
+_BUFFER = const(512)
+_STEP = const(4095)  # bytes that are checked at a time, less one
+_TRIES = const(3)  # times that something else than what was signed may come
+_SPARE = const(16384)  # bytes of the flash that stay free
+_RESET_MS = const(10000)  # for what waits to be acknowledged, before the reset
+
+
+def steps(u: "Updates", text: bytes) -> "Iterator[None]":
+    """Fetch what a manifest announces, check it, and reset. Each step is short.
+
+    ValueError with the reason if the manifest is refused, OSError if the flash is.
+    """
+    said = _wanted(u, text)
+    if said is None:
+        return
+    u.to = said["version"]
+    r = u.record
+    other = u.folder + ("/b" if r["run"] == "a" else "/a")
+    yield
+    digest = binascii.unhexlify(said["sha256"])
+    path = u.folder + "/ota-" + said["sha256"][:16]
+    _make_room(u, path, said["size"], other)
+    u.tell("fetching")
+    for left in range(_TRIES - 1, -1, -1):
+        u.sink = sink = Sink(path, digest, said["size"], said["piece"])
+        topic = u.base + b"ota/get"
+        asked = -1  # the position that was asked for,
+        at = 0  # and when
+        while sink.at < sink.size:
+            if sink.failed:
+                raise OSError("the flash cannot be written")
+            if not u.client.connected:
+                asked = -1
+            elif asked != sink.at or ticks_diff(clock.ticks_ms(), at) >= _AGAIN_MS:
+                sink.expect()
+                if u.client.publish(topic, sink.head, 1) is not None:
+                    asked = sink.at
+                    at = clock.ticks_ms()
+            yield
+        sink.close()
+        u.sink = None
+        # Check it, as it is on the flash.
+        hashed = hashlib.sha256()
+        buffer = bytearray(_BUFFER)
+        f = flash.access(path, "rb")
+        at = 0
+        n = f.readinto(buffer)
+        while n:
+            hashed.update(memoryview(buffer)[:n] if n < _BUFFER else buffer)
+            at += n
+            if at & _STEP == 0:
+                yield
+            n = f.readinto(buffer)
+        f.close()
+        if hashed.digest() == digest:
+            break
+        os.remove(path)
+        if not left:
+            why = "sha256: what came is not what was signed, three times"
+            r["failed"] = slots.given_up(said["version"], said["counter"], why)
+            slots.store(r, u.folder)
+            raise ValueError(why)
+    slots.Archive(path)  # OSError if it is none
+    if r["old"]:
+        r["old"] = None  # its file is about to be replaced
+        slots.store(r, u.folder)
+    os.rename(path, other)
+    old = {"run": r["run"], "version": r["version"], "counter": r["counter"]}
+    r.update({"run": other[-1], "version": said["version"], "counter": said["counter"]})
+    r.update({"state": "new", "old": old, "tries": 0, "crashes": 0, "why": ""})
+    slots.store(r, u.folder)
+    u.tell("resetting")
+    at = clock.ticks_ms()
+    while u.client.pending and ticks_diff(clock.ticks_ms(), at) < _RESET_MS:
+        yield
+    u.client.disconnect()
+    u.reset()
+
+
+def _wanted(u, text):
+    """Return what a manifest says, None if there is nothing to do. ValueError if it is refused."""
+    from . import manifest
+
+    said = manifest.read(text, u.key)
+    r = u.record
+    u.to = said["version"]
+    names = [u.base[:-1].decode()] + ["group/" + group.decode() for group in u.groups]
+    if said["to"] not in names:
+        raise ValueError("to: it is for " + said["to"])
+    if said["board"] != u.board:
+        raise ValueError("board: must be " + u.board + ", not " + said["board"])
+    if said["counter"] == r["counter"]:
+        u.to = ""
+        return None
+    if said["counter"] < r["counter"]:
+        raise ValueError("counter: version " + said["version"] + " is older than what runs")
+    if r["failed"] and said["counter"] <= r["failed"]["counter"]:
+        raise ValueError("it has failed here before: " + r["failed"]["why"])
+    why = u.ready() if u.ready else ""
+    if why:
+        u.again = True
+        raise ValueError(why)
+    return said
+
+
+def _make_room(u, path, size, other):
+    """Remove what was left of other updates, and the old version if there is no room beside it."""
+    name = path.rsplit("/", 1)[1]
+    done = 0
+    for each in os.listdir(u.folder or "/"):
+        if each == name:
+            done = os.stat(path)[6]
+        elif each.startswith("ota-"):
+            os.remove(u.folder + "/" + each)
+    needed = size - done + _SPARE
+    if _free(u.folder) < needed and u.record["old"]:
+        u.record["old"] = None
+        slots.store(u.record, u.folder)
+        os.remove(other)
+    if _free(u.folder) < needed:
+        raise ValueError(f"full: it needs {needed} bytes, and {_free(u.folder)} are free")
+
+
+def _free(folder):
+    said: Any = os.statvfs(folder or "/")
+    return said[0] * said[3]
+
+
+class Sink:
+    """The file that pieces are written to, in their order.
+
+    After a reset it goes on where it was synced last.
+    """
+
+    def __init__(self, path: str, digest: bytes, size: int, piece: int) -> None:
+        self._path = path
+        self.size = size
+        self._piece = piece
+        self.at = 0  # where the next piece begins
+        self.head = bytearray(digest[: HEAD - 4] + b"\0\0\0\0")  # the request for it
+        self.failed = False  # the flash
+        self._good = False  # the piece that comes is that one
+        self._got = 0  # bytes of it
+        self._n = 0  # of how many
+        self._synced = 0
+        try:
+            self.file = flash.access(path, "r+b")
+            self.at = min(self.file.seek(0, 2), size)
+        except OSError:
+            self.file = flash.access(path, "w+b")
+
+    def expect(self) -> None:
+        """Make `head` the request for the next piece."""
+        put(self.head, HEAD - 4, self.at)
+        self._n = min(self._piece, self.size - self.at)
+
+    # Small functions: a frame of more than eleven words would be on the heap, for every part.
+
+    def take(self, message: "Message") -> None:
+        """Write a piece, or a part of one, if it is the one that was asked for. OSError."""
+        i = self._head_of(message) if message.offset < HEAD else 0
+        if self._good and i < message.end - message.at:
+            self._write(message, i)
+
+    def _head_of(self, message):
+        """Compare the head of a piece, as far as it is in this part. Returns how far that is."""
+        i = message.offset
+        if not i:
+            self._good = message.total == HEAD + self._n
+            self._got = 0
+        while i < HEAD and i - message.offset < message.end - message.at:
+            if message[i - message.offset] != self.head[i]:
+                self._good = False
+            i += 1
+        return i - message.offset
+
+    def _write(self, message, i):
+        if not self._got:
+            self.file.seek(self.at)
+        i += message.at
+        flash.write(self.file, message.buf, i, message.end - i)
+        self._got += message.end - i
+        if self._got == self._n:
+            self._good = False
+            self.at += self._n
+            self._n = -1
+            if self.at - self._synced >= _SYNC:
+                self._synced = self.at
+                flash.sync(self.file)
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        flash.close(self.file)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        flash.close(self.file)
+        os.remove(self._path)

@@ -1,0 +1,189 @@
+"""The file that `flatmq ota push` sends: the program of a board in one version.
+
+A line of JSON says what it is. Then comes the archive that the board runs it from: see
+boards/shared/slots.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import binascii
+import json
+import struct
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .. import boards, bytecode, contents
+from . import keys
+
+PIECE = 4096  # bytes that a board asks for at a time: a block of its flash
+RUN = "slots.mpy"  # stays on the board, whatever comes
+MAIN = "main.mpy"
+# As in boards/shared/slots.py
+_MAGIC = b"flatmq a1"
+_ENTRY = 10
+_FOLDER = 0xFFFFFF
+_LARGEST = 1 << 24
+_STARTS = {
+    "/boot.py": b"# Chooses what runs. No update over MQTT changes this file.\n"
+    b"import slots\n\nslots.boot()\n",
+    "/main.py": b"# Runs what /boot.py has chosen. No update over MQTT changes this file.\n"
+    b"import slots\n\nslots.run()\n",
+}
+
+
+class PackageError(ValueError):
+    """There is no package; the text names the file and the reason."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A version of a program."""
+
+    board: str
+    """The name of the board's file, such as pico_w."""
+    version: str
+    counter: int
+    """A later version has a larger one."""
+    kind: str = "application"
+    archive: bytes = field(default=b"", repr=False)
+
+    def written(self) -> bytes:
+        """Return the bytes of the file."""
+        said = {key: value for key, value in asdict(self).items() if key != "archive"}
+        return json.dumps({"flatmq": 1, **said}).encode() + b"\n" + self.archive
+
+
+def read(file: Path) -> Package:
+    """Return the package in a file. Raises PackageError."""
+    try:
+        head, _, archive = file.read_bytes().partition(b"\n")
+    except OSError as error:
+        raise PackageError(f"{file}: {error.strerror}") from error
+    try:
+        said = json.loads(head)
+        if said.pop("flatmq") != 1:
+            raise ValueError
+        return Package(**said, archive=archive)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise PackageError(f"{file}: no package of `flatmq ota pack`") from error
+
+
+def make(name: str, sketch: str | None, version: str) -> Package:
+    """Make the package of a sketch for the board of that name.
+
+    Raises BoardError, ContentsError, CompileError and PackageError.
+    """
+    board = boards.load(name)
+    if not version or len(version) > 32 or not version.isprintable():
+        raise PackageError(f"version: must be 1 to 32 printable characters, not {version!r}")
+    folder = contents.find_sketch(sketch or board.sketch)
+    check(folder)
+    files = contents.contents(folder, {})
+    return Package(name, version, int(time.time()), archive=archive(modules(files)))
+
+
+def check(sketch: Path) -> None:
+    """Raise PackageError if a sketch takes no updates: it would be the last one on its board."""
+    if "flatmq.ota" not in contents.imported(sketch):
+        raise PackageError(
+            f"{sketch}: it takes no updates: it must use flatmq.ota.Updates, as a station does"
+        )
+
+
+def modules(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the modules of a version, by their paths in its archive, from those of a board."""
+    found = {}
+    for path, data in files.items():
+        if path == f"/lib/{RUN}" or not path.endswith((".mpy", "/main.py")):
+            continue
+        name = path.removeprefix("/lib").removeprefix("/")
+        if name == "main.py":
+            found[MAIN] = _compiled(_imported(data), MAIN)
+        else:
+            found[name] = data
+    return found
+
+
+def _imported(source: bytes) -> bytes:
+    """Return a main.py, which will be imported. Raises PackageError if it would do nothing."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and node.id == "__name__":
+            raise PackageError(
+                f"main.py: line {node.lineno}: asks for __name__, which is not __main__ if the "
+                "board can be updated over MQTT: remove that"
+            )
+    return source
+
+
+def _compiled(source: bytes, name: str) -> bytes:
+    """Compile a module to the .mpy of that name. Raises CompileError."""
+    with tempfile.TemporaryDirectory(prefix="flatmq-package-") as folder:
+        file, target = Path(folder) / "source.py", Path(folder) / name
+        file.write_bytes(source)
+        bytecode.compile_module(file, target, name.replace(".mpy", ".py"))
+        return target.read_bytes()
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    """Return an archive of these files. Raises PackageError if it is too large."""
+    parents = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    places = sorted({*files, *(parents - {"."})})
+    at = len(_MAGIC) + 2 + _ENTRY * len(places)
+    entries = data = b""
+    known: dict[int, str] = {}
+    for path in places:
+        key = binascii.crc32(path.encode())
+        if key in known:
+            raise PackageError(f"{path} and {known[key]}: rename one, as their CRC-32 is the same")
+        known[key] = path
+        size = len(files[path]) if path in files else _FOLDER
+        entries += key.to_bytes(4, "big") + at.to_bytes(3, "big") + size.to_bytes(3, "big")
+        data += files.get(path, b"")
+        at += len(files.get(path, b""))
+        if at >= _LARGEST:
+            raise PackageError(f"a version must be less than {_LARGEST} bytes")
+    return _MAGIC + struct.pack(">H", len(places)) + entries + data
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What makes a board one that is updated over MQTT."""
+
+    key: Path
+    """The public key, in PEM."""
+    groups: tuple[str, ...] = ()
+    version: str = "1"
+
+
+def settled(settings: dict[str, Any], slots: Slots | None) -> dict[str, Any]:
+    """Return the settings of a station that takes updates."""
+    if slots is None:
+        return settings
+    device = settings.get("device", {})
+    parts = [name.strip() for name in device.get("parts", "").split(",") if name]
+    if "updates" not in parts:
+        parts.append("updates")
+    return {**settings, "device": {**device, "parts": ",".join(parts)}}
+
+
+def slotted(files: dict[str, bytes], board: str, slots: Slots | None) -> dict[str, bytes]:
+    """Return the files of a board that has slots, from those of one that has none.
+
+    Raises CompileError, PackageError and KeyFileError.
+    """
+    if slots is None:
+        return files
+    found = {path: data for path, data in files.items() if not path.endswith((".mpy", "/main.py"))}
+    found |= _STARTS
+    source = contents.SKETCHES / contents.SHARED / "slots.py"
+    found[f"/lib/{RUN}"] = _compiled(source.read_bytes(), RUN)
+    said = {"board": board, "key": f"{keys.modulus(slots.key):x}", "groups": [*slots.groups]}
+    record = {"run": "a", "version": slots.version, "counter": int(time.time())}
+    found["/ota.json"] = json.dumps(said).encode()
+    found["/slot"] = json.dumps(record).encode()
+    found["/a"] = archive(modules(files))
+    return dict(sorted(found.items()))

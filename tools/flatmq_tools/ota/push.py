@@ -1,0 +1,165 @@
+"""Send a version to a board or a group: its manifest, then the pieces that each asks for."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from flatmq import Client
+from flatmq.rare.message import Message
+
+from .. import broker as brokers
+from ..trust import Trust
+from . import keys, online
+from .package import PIECE, Package, read
+
+_TURN_MS = 100
+_HEAD = 12  # bytes of a request: of the hash, then in four bytes the position
+ENDS = ("good", "refused", "failed", "cancelled")
+
+
+@dataclass
+class Outcome:
+    """What a board says of the update."""
+
+    state: str
+    """One of ENDS, or what it does."""
+    why: str = ""
+
+
+def manifest(package: Package, to: str, key: keys.rsa.RSAPrivateKey) -> bytes:
+    """Return the signed manifest of a package for "dev/NAME" or "group/NAME"."""
+    said = {
+        "counter": package.counter, "version": package.version, "kind": package.kind,
+        "board": package.board, "to": to, "size": len(package.archive), "piece": PIECE,
+        "sha256": hashlib.sha256(package.archive).hexdigest(),
+    }  # fmt: skip
+    text = json.dumps(said).encode()
+    return text + b"\n" + base64.b64encode(keys.sign(key, text))
+
+
+def outcome(package: Package, text: bytes, said: dict[str, Any]) -> Outcome:
+    """Return what a status says of this package, whose manifest is `text`."""
+    failed = said.get("failed") or {}
+    if said.get("counter") == package.counter:
+        return Outcome(str(said.get("state")))
+    if failed.get("counter") == package.counter:
+        return Outcome("failed", str(failed.get("why")))
+    if said.get("manifest") == binascii.crc32(text):
+        return Outcome(str(said.get("state")), str(said.get("why") or ""))
+    return Outcome("")
+
+
+class Server:
+    """Answers the requests of boards for pieces of one package."""
+
+    def __init__(self, client: Client, package: Package, text: bytes) -> None:
+        self._client = client
+        self._package = package
+        self._text = text  # of the manifest
+        self._digest = hashlib.sha256(package.archive).digest()
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self.asked: dict[str, int] = {}
+        """How far each board has come, in bytes."""
+        self.outcomes: dict[str, Outcome] = {}
+        self.asking = client.subscribe(b"dev/+/ota/get", self._on_request, 1)
+        self.telling = client.subscribe(b"dev/+/ota/status", self._on_status, 1)
+
+    def poll(self, ms: int = _TURN_MS) -> None:
+        """Answer what there is."""
+        self._client.poll(ms)
+        while self._waiting and self._client.publish(*self._waiting[0], 1) is not None:
+            self._waiting.popleft()
+        self._client.flush()
+
+    def _on_request(self, message: Message) -> None:
+        head, data = message.payload, self._package.archive
+        if len(head) != _HEAD or head[: _HEAD - 4] != self._digest[: _HEAD - 4]:
+            return
+        at = int.from_bytes(head[_HEAD - 4 :], "big")
+        if at >= len(data):
+            return
+        base = message.topic[: -len(b"get")]
+        self._waiting.append((base + b"piece", head + data[at : at + PIECE]))
+        self.asked[base.decode().split("/")[1]] = at
+
+    def _on_status(self, message: Message) -> None:
+        name = message.topic.decode(errors="replace").split("/")[1]
+        said = online.status(message.payload)
+        found = outcome(self._package, self._text, said)
+        if found.state:
+            self.outcomes[name] = found
+
+
+def main(
+    where: brokers.Broker,
+    target: str,
+    image: Path,
+    key: Path,
+    user: str | None,
+    trust: Trust | None,
+    seconds: float | None = None,
+    console: Console | None = None,
+) -> int:
+    """Send the package in `image` to a board or to group/NAME, until each has said how it went.
+
+    A group has no end but Ctrl-C and `seconds`. Returns 1 if a board did not take it, or did not
+    say so in time. Raises KeyFileError, PackageError, OnlineError and TrustError.
+    """
+    console = console or Console()
+    package = read(image)
+    to = online.named(target)
+    text = manifest(package, to, keys.private(key))
+    client = online.client(where, user, trust, tx_size=16 * (PIECE + 100), inflight=64)
+    server = Server(client, package, text)
+    online.connect(client, server.asking, server.telling)
+    online.publish(client, f"{to}/ota/manifest".encode(), text)
+    console.print(
+        f"{package.version} for {package.board}: {len(package.archive):,} bytes to {to}; Ctrl-C "
+        "ends it, and the board goes on when it is started again",
+        soft_wrap=True, highlight=False,
+    )  # fmt: skip
+    end = None if seconds is None else time.monotonic() + seconds
+    said: set[str] = set()
+    try:
+        with Progress(
+            TextColumn("{task.description}"), BarColumn(), console=console, transient=True
+        ) as bars:
+            tasks: dict[str, TaskID] = {}
+            while end is None or time.monotonic() < end:
+                server.poll()
+                _show(server, package, bars, tasks, said, console)
+                if not to.startswith("group/") and target in said:
+                    break
+    except KeyboardInterrupt:
+        console.print()
+    client.disconnect()
+    good = {name for name in said if server.outcomes[name].state == "good"}
+    wanted = said if to.startswith("group/") else {target}
+    return 0 if good >= wanted and good else 1
+
+
+def _show(
+    server: Server, package: Package, bars: Progress, tasks: dict[str, TaskID], said: set[str],
+    console: Console,
+) -> None:  # fmt: skip
+    for name, at in server.asked.items():
+        if name not in tasks:
+            tasks[name] = bars.add_task(name, total=len(package.archive))
+        bars.update(tasks[name], completed=at)
+    for name, found in server.outcomes.items():
+        if found.state in ENDS and name not in said:
+            said.add(name)
+            text = {"good": f"runs {package.version}"}.get(found.state, found.state)
+            why = f": {found.why}" if found.why else ""
+            console.print(f"{name} {text}{why}", markup=False, highlight=False, soft_wrap=True)
