@@ -40,7 +40,7 @@ class _Machine:
 
 
 class Message:
-    """What a handler gets of it."""
+    """A message, whole."""
 
     offset = 0
     last = True
@@ -95,9 +95,9 @@ class Client:
 
 
 def life(chip):
-    """Boot and run until the board resets, has power no more, or runs the new version for good.
+    """Boot and run until the board resets or loses power, or the new version has proved itself.
 
-    Returns the version that it ran, and whether it proved itself.
+    Returns whether it has.
     """
 
     def reset():

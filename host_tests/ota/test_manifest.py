@@ -1,4 +1,4 @@
-"""Who does not have the key changes nothing: every field of a manifest, and every piece."""
+"""Without the key nobody changes what runs: not by any field of a manifest, nor by a piece."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from conftest import ROOT
 from flatmq import Client
 from flatmq_tools import boards, cli, flash, ports, settings
 from flatmq_tools.broker import LOOPBACK, find_mosquitto
+from flatmq_tools.ota import keys, package
 from hil import emulated_board
 from hil.emulated_board import EmulatedBoard
 from images import downloads
@@ -200,6 +201,8 @@ def _files(words: tuple[str, ...], broker: SecureBroker) -> None:
                 if name.endswith(".uf2")
                 else downloads.esp32(known, SIZE)
             )
+    if "--ota-key" in words or "--signing-key" in words:
+        keys.generate(Path(reads.get("--signing-key", "fleet.key")))
     if "--sketch" in words:
         Path(reads["--sketch"]).mkdir()
         Path(reads["--sketch"], "main.py").write_text("print('mine')\n")
@@ -244,6 +247,24 @@ def _boards(desk: Desk, words: tuple[str, ...]) -> None:
 def _image(desk: Desk, words: tuple[str, ...]) -> None:
     desk.flatmq(*words[1:])
     assert sum(file.stat().st_size for file in (desk.folder / "build").iterdir()) > SIZE
+
+
+@runs("flatmq", "ota")
+def _ota(desk: Desk, words: tuple[str, ...]) -> None:
+    """With a board that has taken the version before."""
+    if words[2] == "push":
+        made = package.make("pico_w", None, "2")
+        Path(words[5]).write_bytes(made.written())
+        said = json.dumps({"counter": made.counter, "state": "good"}).encode()
+        client = Client(b"pages", desk.broker.broker.host, desk.broker.broker.port)
+        client.connect(10_000)
+        client.publish(b"dev/pico-1/ota/status", said, qos=1, retain=True)
+        assert client.wait(10_000)
+        client.disconnect()
+        assert "pico-1 runs 2" in desk.flatmq(*(desk.word(word, words) for word in words[1:]))
+    else:
+        desk.flatmq(*words[1:])
+        assert Path(words[3] if words[2] == "keygen" else words[4]).stat().st_size
 
 
 @runs("flatmq", "flash")

@@ -33,8 +33,10 @@ MAY_BE_ON_HEAP = {
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
     # When the board starts.
-    "slots": {"Archive.__init__", "Archive._found", "Archive.stat", "_crashed", "boot", "chosen",
-              "given_up", "load", "run", "store"},  # fmt: skip
+    "slots": {
+        *("Archive.__init__", "Archive.stat", "_crashed", "boot", "given_up", "load", "run"),
+        "store",
+    },
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
     "updates_part": {"UpdatesPart.__init__", "UpdatesPart.__init__.<genexpr>"},
 }

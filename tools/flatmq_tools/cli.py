@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,6 @@ def fleet(
     BROKER is a host or host:port. Each board is a client of its own, with a will, a status and
     packs like those of the sketches.
     """
-    import dataclasses
     import secrets
 
     from . import broker as brokers
@@ -478,7 +478,7 @@ def emulate(
             address=broker,
             until=until,
             limit=limit,
-            slots=slots,
+            slots=slots and dataclasses.replace(slots, counter=0),  # takes every package
             user=user,
             trust=trust,
         ),

@@ -1,4 +1,4 @@
-"""What a manifest says, and whether it is signed.
+"""Read the manifest of an update, and check its signature.
 
 It is a JSON object, a newline, and in base64 the signature of the object by RSA with PKCS #1
 v1.5 and SHA-256 (RFC 8017 section 8.2.2).

@@ -151,12 +151,14 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Slots:
-    """What makes a board one that is updated over MQTT."""
+    """The settings of a board that is updated over MQTT."""
 
     key: Path
     """The public key, in PEM."""
     groups: tuple[str, ...] = ()
     version: str = "1"
+    counter: int = field(default_factory=lambda: int(time.time()))
+    """Only versions with a larger one follow."""
 
 
 def settled(settings: dict[str, Any], slots: Slots | None) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def slotted(files: dict[str, bytes], board: str, slots: Slots | None) -> dict[st
     source = contents.SKETCHES / contents.SHARED / "slots.py"
     found[f"/lib/{RUN}"] = _compiled(source.read_bytes(), RUN)
     said = {"board": board, "key": f"{keys.modulus(slots.key):x}", "groups": [*slots.groups]}
-    record = {"run": "a", "version": slots.version, "counter": int(time.time())}
+    record = {"run": "a", "version": slots.version, "counter": slots.counter}
     found["/ota.json"] = json.dumps(said).encode()
     found["/slot"] = json.dumps(record).encode()
     found["/a"] = archive(modules(files))

@@ -30,7 +30,7 @@ ENDS = ("good", "refused", "failed", "cancelled")
 
 @dataclass
 class Outcome:
-    """What a board says of the update."""
+    """The report of a board on an update."""
 
     state: str
     """One of ENDS, or what it does."""

@@ -1,4 +1,4 @@
-"""What boards say of their versions and updates, and the end of an update."""
+"""Show the versions of boards and how their updates go; end an update."""
 
 from __future__ import annotations
 
