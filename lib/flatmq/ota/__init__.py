@@ -18,7 +18,7 @@ record that chooses between them are in the board's module `slots`.
 
 from binascii import crc32
 
-import slots  # type: ignore[import-not-found]
+import slots
 
 from .. import port as clock
 from ..port import collect, const, ticks_diff
@@ -67,7 +67,9 @@ class Updates:
         folder: str = "",
     ) -> None:
         if reset is None:
-            from machine import reset  # type: ignore[import-not-found,no-redef]
+            import machine
+
+            reset = machine.reset
         self.client = client
         self.board = board
         self.key = key

@@ -4,7 +4,7 @@ import binascii
 import hashlib
 import os
 
-import slots  # type: ignore[import-not-found]
+import slots
 
 from .. import flash
 from .. import port as clock
