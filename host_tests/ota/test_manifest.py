@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,104 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from conftest import ROOT, interpreter_command, library
 from flatmq_tools import interpreter
-from flatmq_tools.ota import keys, package, push
-
-sys.path.append(str(ROOT / "boards" / "shared"))
-
-from flatmq.ota import Updates, manifest
+from flatmq_tools.ota import keys, push
+from ota.board import ARCHIVE, MADE, Board
 
 HERE = Path(__file__).parent
-ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
-MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
 OTHER = {"counter": 21, "version": "3", "kind": "firmware", "board": "pico", "to": "dev/c",
          "size": 1, "piece": 256, "sha256": "0" * 64}  # fmt: skip
-
-
-class Client:
-    """A client that the broker, which is the test, sends messages."""
-
-    connected = True
-    pending = 0
-
-    class stats:
-        connects = 1
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[bytes, bytes]] = []
-
-    def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
-        self.topics, self.handler = topics, handler
-
-    def publish(self, topic: bytes, payload: Any, qos: int, retain: bool = False) -> int:
-        self.sent.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload)))
-        return 1
-
-    def awaits(self, pid: int) -> bool:
-        return False
-
-    def disconnect(self) -> None:
-        pass
-
-
-class Message:
-    """A message in one piece."""
-
-    offset = 0
-    last = True
-
-    def __init__(self, topic: bytes, payload: bytes) -> None:
-        self.topic, self.payload, self.buf = topic, payload, bytearray(payload)
-        self.at, self.end, self.total = 0, len(payload), len(payload)
-
-    def __len__(self) -> int:
-        return self.total
-
-    def __getitem__(self, i: int) -> int:
-        return self.buf[i]
-
-    def is_topic(self, name: bytes) -> bool:
-        return self.topic == name
-
-
-class Board:
-    """A board of the kind toy with version 1, whose counter is 10."""
-
-    def __init__(self, folder: Path, key: RSAPrivateKey) -> None:
-        self.folder = folder
-        (folder / "a").write_bytes(package.archive({"main.mpy": b"old"}))
-        (folder / "slot").write_text(json.dumps({"version": "1", "counter": 10}))
-        self.client = Client()
-        self.resets = 0
-        self.updates = Updates(
-            self.client,  # type: ignore[arg-type]
-            b"dev/b/", "toy", key.public_key().public_numbers().n, groups=(b"attic",),
-            reset=self._reset, folder=str(folder),
-        )  # fmt: skip
-
-    def _reset(self) -> None:
-        self.resets += 1
-
-    def hears(self, topic: bytes, payload: bytes) -> None:
-        self.client.handler(Message(topic, payload))
-
-    def turns(self, answer: Any = None) -> None:
-        """Have it go on; answer its requests with what `answer` makes of the right answer."""
-        for _ in range(100):
-            self.updates.poll()
-            for topic, payload in self.client.sent:
-                if topic == b"dev/b/ota/get" and answer:
-                    at = int.from_bytes(payload[8:], "big")
-                    right = payload + ARCHIVE[at : at + package.PIECE]
-                    for each in answer(right):
-                        self.hears(b"dev/b/ota/piece", each)
-                elif topic == b"dev/b/ota/status":
-                    self.said = json.loads(payload)
-            self.client.sent.clear()
-
-    def is_unchanged(self) -> bool:
-        """Return whether it would run what it ran before."""
-        record = json.loads((self.folder / "slot").read_text())
-        return (record["version"], record.get("run", "a")) == ("1", "a") and not self.resets
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +104,8 @@ def test_a_manifest_that_is_none(text: bytes, board: Board) -> None:
 
 def test_signatures_that_only_look_right(key: RSAPrivateKey) -> None:
     """Of another length, above the modulus, or with other padding."""
+    from flatmq.ota import manifest  # it needs the path of `slots`
+
     n = key.public_key().public_numbers().n
     good = keys.sign(key, b"data")
     assert manifest.is_signed(b"data", good, n)
@@ -238,8 +147,10 @@ def test_three_times_other_bytes_are_the_end_of_an_update(
     board.hears(b"dev/b/ota/manifest", text)
     board.turns(_flipped)
     assert board.said["why"] == "sha256: what came is not what was signed, three times"
-    again = Board.__new__(Board)
-    again.__init__(board.folder, key)  # type: ignore[misc]
+    board.restart(key)
+    board.hears(b"dev/b/ota/manifest", text)
+    board.turns(lambda right: [right])
+    assert board.said["why"].startswith("it has failed here before: sha256: ")
     assert not [*board.folder.glob("ota-*")]
 
 

@@ -46,6 +46,11 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         (),
         "Run the station sketch on an emulated Pico W for an hour.",
     ),
+    "emulated-updates": (
+        "emulate.updates",
+        (),
+        "Update an emulated Pico W over MQTT, with power cuts.",
+    ),
     "tls-full-heap": (
         "emulate.tls_in_full_heap",
         (),

@@ -74,6 +74,10 @@ PROOFS = {
     "emulated-hour": Proof(
         "an hour on an emulated Pico W", ("flatmq_rigs", "emulated-hour"), emulates="pico_w"
     ),
+    "emulated-updates": Proof(
+        "updates over MQTT of an emulated Pico W, with 20 power cuts",
+        ("flatmq_rigs", "emulated-updates"), emulates="pico_w",
+    ),
     "tls-full-heap": Proof(
         "100 reconnects over TLS in a full heap, on an emulated Pico W",
         ("flatmq_rigs", "tls-full-heap"), emulates="pico_w",

@@ -1,0 +1,151 @@
+"""`python -m emulate.updates`: updates over MQTT on an emulated Pico W, with FLATMQ_FIRMWARE.
+
+Each row is a board of its own, with version 1 of the stock sketch, that is offered version 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from flatmq_rigs import emulated, results
+from flatmq_tools import broker
+from flatmq_tools.ota import keys, package, push
+
+SECTION = "updates"
+CUTS = 20
+NAME = "pico-1"
+PATIENCE = 240  # s of this machine, and of the board's clock
+FAILS = "import flatmq.ota\nraise ValueError('a sensor is missing')\n"
+
+
+class Board:
+    """An emulated Pico W with version 1, and a desk."""
+
+    def __init__(self, firmware: str, folder: Path, cuts: list[float]) -> None:
+        self._stack = contextlib.ExitStack()
+        self.near = self._stack.enter_context(broker.mosquitto())
+        key = folder / "fleet.key"
+        if not key.exists():
+            keys.generate(key)
+        self._key = key
+        told = f"--broker {self.near.address} --set device.name={NAME} --set device.interval=2"
+        words = [*told.split(), "--for", f"{PATIENCE}s", "--ota-key", f"{key}.pub"]
+        for cut in cuts:
+            words += ["--power-cut", f"{cut:.2f}s"]
+        command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", "pico_w", "--firmware"]
+        self._log = folder / "emulate.log"
+        output = self._stack.enter_context(self._log.open("w"))
+        self._process = subprocess.Popen(
+            [*command, firmware, *words], env={**os.environ, "COLUMNS": "200"}, cwd=folder,
+            stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def stop(self) -> str:
+        """End it; return what it printed."""
+        self._process.terminate()
+        self._process.wait()
+        self._stack.close()
+        return self._log.read_text("utf-8", "replace")
+
+    def update(self, made: package.Package, folder: Path) -> tuple[int, str]:
+        """Push a version; return the status of the push, and what it said of the board."""
+        file = folder / "two.package"
+        file.write_bytes(made.written())
+        said = io.StringIO()
+        status = push.main(
+            self.near, NAME, file, self._key, None, None, PATIENCE, Console(file=said, width=200)
+        )
+        lines = [line for line in said.getvalue().splitlines() if line.startswith(NAME)]
+        return status, lines[-1] if lines else "nothing"
+
+
+def run(
+    firmware: str, made: package.Package, cuts: list[float]
+) -> tuple[int, str, float, list[float], int]:
+    """Update a board.
+
+    Return the status and the last word of the push, its seconds, when the board was reset in
+    seconds of its own, and how often its power was cut.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        board = Board(firmware, folder, cuts)
+        began = time.monotonic()
+        try:
+            status, said = board.update(made, folder)
+            spent = time.monotonic() - began
+        finally:
+            text = board.stop()
+    resets = re.findall(r"^ *([\d.]+) s +board \| reset by (.*)$", text, re.MULTILINE)
+    lost = sum("power" in cause for _, cause in resets)
+    return status, said, spent, [float(at) for at, _ in resets], lost
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run every row; 1 if one does not end as it should."""
+    parser = argparse.ArgumentParser(prog="emulated-updates", description=__doc__)
+    parser.add_argument("--cuts", type=int, default=CUTS, help="Power cuts.  [default: 20]")
+    parser.add_argument("--seed", type=int, default=1, help="Of their moments.  [default: 1]")
+    parser.add_argument("--results", type=Path, help="Document to write the table to.")
+    given = parser.parse_args(arguments)
+    try:
+        firmware = emulated.firmware("pico_w")
+    except emulated.NotHereError as error:
+        print(error, file=sys.stderr)
+        return 2
+    two = package.make("pico_w", None, "2")
+    with tempfile.TemporaryDirectory() as name:
+        Path(name, "main.py").write_text(FAILS)
+        fails = package.make("pico_w", name, "2")
+    size = f"{len(two.archive):,} B"
+    rows, bad = [], 0
+
+    def row(what: str, wanted: str, cells: tuple[int, str, float, list[float], int]) -> None:
+        nonlocal bad
+        _, said, spent, resets, cuts = cells
+        good = said.startswith(f"{NAME} {wanted}")
+        bad += not good
+        done = f"{resets[0]:.1f}" if resets else results.NONE
+        rows.append((what, said, str(cuts), done, f"{spent:.0f}", "ok" if good else "FAILED"))
+        print(" · ".join(rows[-1]), flush=True)
+
+    row(f"an update of {size}", "runs 2", run(firmware, two, []))
+    chance = random.Random(given.seed)
+    moments = [[chance.uniform(1.6, 6.5)] for _ in range(given.cuts)]
+    ended = [run(firmware, two, cuts) for cuts in moments]
+    came = [each for each in ended if each[4]]
+    worst = next((each for each in ended if each[0]), ended[-1])
+    total = sum(each[4] for each in ended)
+    row(
+        f"{len(ended)} updates, a power cut in each of {len(came)}", "runs 2",
+        (worst[0], worst[1], max(each[2] for each in ended), [], total),
+    )  # fmt: skip
+    row("a version that ends in an exception", "failed: ValueError", run(firmware, fails, []))
+    if given.results:
+        head = ("on an emulated Pico W", "the board says", "power cuts", "reset after, s",
+                "until it says so, s", "")  # fmt: skip
+        text = (
+            "## Updates over MQTT\n\n`python -m flatmq_rigs emulated-updates`: version 1 is the "
+            "stock sketch; seconds of the board's clock, whose flash takes no time, and of this "
+            f"machine's.\n\n{results.table(head, rows)}\n"
+        )
+        results.write(given.results, SECTION, text)
+    print(json.dumps({"failed": bad}))
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""A board whose updates run in this process, with a desk that answers in any way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+from conftest import ROOT
+from flatmq_tools.ota import package
+
+sys.path.append(str(ROOT / "boards" / "shared"))
+
+from flatmq.ota import Updates
+
+ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
+MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
+
+
+class Client:
+    """A client that the broker, which is the test, sends messages."""
+
+    connected = True
+    pending = 0
+
+    class stats:
+        connects = 1
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, bytes]] = []
+
+    def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
+        self.topics, self.handler = topics, handler
+
+    def publish(self, topic: bytes, payload: Any, qos: int, retain: bool = False) -> int:
+        self.sent.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload)))
+        return 1
+
+    def awaits(self, pid: int) -> bool:
+        return False
+
+    def disconnect(self) -> None:
+        pass
+
+
+class Message:
+    """A message in one piece."""
+
+    offset = 0
+    last = True
+
+    def __init__(self, topic: bytes, payload: bytes) -> None:
+        self.topic, self.payload, self.buf = topic, payload, bytearray(payload)
+        self.at, self.end, self.total = 0, len(payload), len(payload)
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitem__(self, i: int) -> int:
+        return self.buf[i]
+
+    def is_topic(self, name: bytes) -> bool:
+        return self.topic == name
+
+
+class Board:
+    """A board of the kind toy with version 1, whose counter is 10."""
+
+    def __init__(self, folder: Path, key: RSAPrivateKey) -> None:
+        self.folder = folder
+        (folder / "a").write_bytes(package.archive({"main.mpy": b"old"}))
+        (folder / "slot").write_text(json.dumps({"version": "1", "counter": 10}))
+        self.said: dict[str, Any] = {}
+        self.restart(key)
+
+    def restart(self, key: RSAPrivateKey) -> None:
+        """Start, with what is on the flash."""
+        self.client = Client()
+        self.resets = 0
+        self.updates = Updates(
+            self.client,  # type: ignore[arg-type]
+            b"dev/b/", "toy", key.public_key().public_numbers().n, groups=(b"attic",),
+            reset=self._reset, folder=str(self.folder),
+        )  # fmt: skip
+
+    def _reset(self) -> None:
+        self.resets += 1
+
+    def hears(self, topic: bytes, payload: bytes) -> None:
+        self.client.handler(Message(topic, payload))
+
+    def turns(self, answer: Any = None) -> None:
+        """Have it go on for a while; `answer` is that of `turn`."""
+        for _ in range(100):
+            self.turn(answer)
+
+    def turn(self, answer: Any = None) -> None:
+        """Have it go on; answer a request with what `answer` makes of the right answer."""
+        self.updates.poll()
+        sent, self.client.sent = self.client.sent, []
+        for topic, payload in sent:
+            if topic == b"dev/b/ota/get" and answer:
+                at = int.from_bytes(payload[8:], "big")
+                for each in answer(payload + ARCHIVE[at : at + package.PIECE]):
+                    self.hears(b"dev/b/ota/piece", each)
+            elif topic == b"dev/b/ota/status":
+                self.said = json.loads(payload)
+
+    def is_unchanged(self) -> bool:
+        """Return whether it would run what it ran before."""
+        record = json.loads((self.folder / "slot").read_text())
+        return (record["version"], record.get("run", "a")) == ("1", "a") and not self.resets
