@@ -113,8 +113,9 @@ class Station:
         self._begun = False  # the sensors are measuring
         self.unsent = False  # the pack found no room yet
         self._due = ticks_add(ticks_ms(), READY_MS)
-        self._stuck = self._dark = self._known = ticks_ms()
-        self._flash = self._identifies = self._lit = False
+        self._stuck = self._dark = ticks_ms()
+        self._known: int | None = None  # while it identifies itself, until when
+        self._flash = self._lit = False
         self.led_on = False
         self._show()
         if wifi and self._always_sleeps:
@@ -165,7 +166,9 @@ class Station:
             print(self._error or "connected")
         if self.client.connected:
             self._stuck = ticks_ms()
-            if self._greeted != self.client.stats.connects or self._is_news():
+            if self._greeted != self.client.stats.connects or (
+                self._news and ticks_diff(self._next, ticks_ms()) <= 0
+            ):
                 self._greet()
             elif self.sleep_for:
                 self._doze()
@@ -187,9 +190,6 @@ class Station:
 
     def _count_sensor(self, i):
         self._count(type(self.sensors[i]).__name__.lower())
-
-    def _is_news(self):
-        return self._news and ticks_diff(self._next, ticks_ms()) <= 0
 
     def _feed(self):
         try:
@@ -363,7 +363,6 @@ class Station:
         elif name == b"identify":
             if len(message) and (value is None or not 1 <= value <= 600):
                 return b"1 to 600 s, or nothing for 10"
-            self._identifies = True
             self._known = ticks_add(ticks_ms(), (value or 10) * 1000)
         elif value is None or not 1 <= value <= _DAY:
             return b"0 to 86400 s"
@@ -375,8 +374,9 @@ class Station:
 
     def _show(self):
         now = ticks_ms()
-        if self._identifies:
-            self._identifies = ticks_diff(self._known, now) > 0
+        if self._known is not None:
+            if ticks_diff(self._known, now) <= 0:
+                self._known = None
             self._light(now & BLINK_MS > 0)
             return
         if self._flash:
