@@ -41,8 +41,8 @@ def is_signed(data: bytes, signature: bytes, key: int) -> bool:
     return found == int.from_bytes(wanted, "big")
 
 
-def read(text: bytes, key: int) -> "dict[str, Any]":
-    """Return what a manifest says. ValueError if it is not signed, or is none."""
+def signed(text: bytes, key: int) -> "Any":
+    """Return the JSON of a text that ends in its signature. ValueError if it is not signed."""
     end = text.rfind(b"\n")
     try:
         signature = binascii.a2b_base64(text[end + 1 :])
@@ -50,7 +50,14 @@ def read(text: bytes, key: int) -> "dict[str, Any]":
         signature = b""
     if end < 0 or not is_signed(text[:end], signature, key):
         raise ValueError("signature: it is not by the key of this board")
-    said: Any = json.loads(text[:end])
+    return json.loads(text[:end])
+
+
+def read(text: bytes, key: int) -> "dict[str, Any]":
+    """Return what a manifest says. ValueError if it is not signed, or is none."""
+    said = signed(text, key)
+    if type(said) is not dict:
+        raise ValueError("manifest: must be an object")
     for name, kind in _KEYS:
         if type(said.get(name)) is not kind:
             raise ValueError("manifest: " + name + " must be " + kind.__name__)

@@ -17,6 +17,7 @@ from flatmq_rigs.size import rows, scales
 from flatmq_rigs.size.scales import SizeError, Start, Weight
 from flatmq_tools import interpreter
 from flatmq_tools.bytecode import compile_module, compiled
+from flatmq_tools.contents import SHARED, SKETCHES
 
 __all__ = ("SizeError", "Sizes", "main", "measure")
 
@@ -51,7 +52,8 @@ def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
     with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
         library = compiled(Path(name, "library"))
         harness, other = Path(name, "harness"), Path(name, "other")
-        compile_module(_PEER, harness / "peer.mpy", _PEER.name)
+        for source in (_PEER, SKETCHES / SHARED / "slots.py"):
+            compile_module(source, harness / f"{source.stem}.mpy", source.name)
         if peers:
             try:
                 source = fetch(build / "peers", _UMQTT.module, _UMQTT.sdists, _UMQTT.wheels)

@@ -86,6 +86,16 @@ _TLS = f"""
 import flatmq.stream_tls
 {_online(', tls=flatmq.stream_tls.TLS(ca=b"an authority")')}
 """
+_UPDATES = f"""
+{_IMPORT}client = Client(b"pico-1", SERVER)
+import slots
+from flatmq.ota import Updates
+updates = Updates(client, b"dev/pico-1/", "pico_w", 1 << 3071, reset=handler)
+client.start()
+while not peer.seen(1, 1, 0): client.poll()
+updates.poll()
+while client.pending: client.poll()
+"""
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,7 @@ PATHS: tuple[Path, ...] = (
         Row("`aio`, online, subscribed", 25_000, 34_699, _AIO, more=True),
     ),
     (Row("`umqtt` face, subscribed", 21_000, 31_998, _FACE),),
+    (Row("online, with `flatmq.ota` and the board's `slots`", None, 0, _UPDATES),),
 )
 ROWS = {row.name: row for path in PATHS for row in path}
 

@@ -138,3 +138,38 @@ def cancel(broker: str, target: str, user: str | None, trust: Trust | None) -> N
         return command.cancel(brokers.external(broker, trust is not None), target, user, trust)
 
     end(run, brokers.BrokerError, online.OnlineError, TrustError)
+
+
+@ota.command()
+@click.argument("broker", metavar="HOST[:PORT]")
+@click.argument("board")
+@click.option(
+    "--signing-key",
+    "signing",
+    required=True,
+    type=common_options.FILE,
+    help="The key from `flatmq ota keygen`.",
+)
+@common_options.USER
+@common_options.tls
+def prompt(
+    broker: str, board: str, signing: Path, user: str | None, trust: Trust | None
+) -> None:  # fmt: skip
+    """Type into the prompt of BOARD, which needs device.parts = prompt.
+
+    Each line is signed, and runs in the program of the board, between its other work. A session
+    ends after ten minutes.
+    """
+    from .. import broker as brokers
+    from ..trust import TrustError
+    from . import keys, online
+    from . import prompt as command
+
+    def run() -> int:
+        where = brokers.external(broker, trust is not None)
+        return command.main(where, board, signing, user, trust)
+
+    end(
+        run, brokers.BrokerError, keys.KeyFileError, online.OnlineError, command.PromptError,
+        TrustError,
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""A prompt over MQTT: who has the key types into it, and nobody else."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import ota.board
+from flatmq import Client, port
+from flatmq_tools import broker
+from flatmq_tools.ota import keys, prompt
+
+TO = "dev/pico-1"
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("key") / "fleet"
+    keys.generate(file)
+    return file
+
+
+@pytest.fixture
+def near() -> Iterator[broker.Broker]:
+    with broker.embedded() as running:
+        yield running
+
+
+class Board(threading.Thread):
+    """A board with a prompt, in a thread."""
+
+    def __init__(self, near: broker.Broker, key: Path) -> None:
+        super().__init__(daemon=True)
+        from flatmq.prompt import Prompt
+
+        self.client = Client(b"pico-1", near.host, near.port, tx_size=1024, quiet=True)
+        modulus = keys.modulus(key.with_name("fleet.pub"))
+        self.names: dict[str, Any] = {"led": [0]}
+        self.prompt = Prompt(self.client, f"{TO}/".encode(), modulus, self.names)
+        self.ends = threading.Event()
+        self.client.connect(10_000)
+        while self.client.subscriptions[0].granted is None:
+            self.client.poll(10)
+        self.start()
+
+    def run(self) -> None:
+        while not self.ends.is_set():
+            self.client.poll(10)
+            self.prompt.poll()
+
+    def stop(self) -> None:
+        self.ends.set()
+        self.join()
+
+
+@pytest.fixture
+def board(near: broker.Broker, key: Path) -> Iterator[Board]:
+    made = Board(near, key)
+    yield made
+    made.stop()
+
+
+def _typed(near: broker.Broker, key: Path, *lines: str) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    left = iter(lines)
+
+    def read(_: str) -> str:
+        try:
+            return next(left)
+        except StopIteration:
+            raise EOFError from None
+
+    assert prompt.main(near, "pico-1", key, None, None, read, console) == 0
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_lines_run_on_the_board(board: Board, near: broker.Broker, key: Path) -> None:
+    lines = ("1 + 1", "led[0] = 7", "led", "x = 2", "print(x, led)", "1 / 0", "  ", "'a' * 5000")
+    text = _typed(near, key, *lines)
+    assert text.splitlines()[1:4] == ["2", "[7]", "2 [7]"]
+    assert "ZeroDivisionError" in text
+    assert "aaa ..." in text
+    assert len(text) < 1500
+    # A session of its own: the names of the first are gone.
+    assert "NameError" in _typed(near, key, "x")
+
+
+def test_without_the_key(board: Board, near: broker.Broker, tmp_path: Path) -> None:
+    keys.generate(tmp_path / "other")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompt, "_ANSWER_S", 0.5)
+        with pytest.raises(prompt.PromptError, match="does not answer"):
+            _typed(near, tmp_path / "other", "led[0] = 9")
+    assert board.names["led"] == [0]
+
+
+class Hand:
+    """Lines that are signed by hand, for a prompt without a broker."""
+
+    connected = True
+
+    def __init__(self, key: Path) -> None:
+        from flatmq.prompt import Prompt
+
+        self._key = keys.private(key)
+        self.said: list[dict[str, Any]] = []
+        self.names: dict[str, Any] = {"ran": []}
+        modulus = keys.modulus(key.with_name("fleet.pub"))
+        self.prompt = Prompt(self, b"dev/pico-1/", modulus, self.names)  # type: ignore[arg-type]
+
+    def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
+        self._handler = handler
+
+    def publish(self, topic: bytes, payload: str, qos: int) -> int:
+        self.said.append(json.loads(payload))
+        return 1
+
+    def hears(self, topic: bytes, payload: bytes) -> list[dict[str, Any]]:
+        """Return what the board answers."""
+        self.said.clear()
+        message = ota.board.Message(topic, payload)
+        message.retain = 0  # type: ignore[attr-defined]
+        self._handler(message)
+        self.prompt.poll()
+        return self.said
+
+    def asks(self) -> str:
+        (said,) = self.hears(b"dev/pico-1/prompt/ask", b"")
+        return str(said.get("grant", ""))
+
+    def line(self, grant: str, n: int, **changes: Any) -> bytes:
+        said = {"to": TO, "grant": grant, "n": n, "seconds": 60, "code": f"ran.append({n})"}
+        text = json.dumps({**said, **changes}).encode()
+        return text + b"\n" + base64.b64encode(keys.sign(self._key, text))
+
+    def runs(self, line: bytes) -> bool:
+        return bool(self.hears(b"dev/pico-1/prompt/in", line))
+
+
+def test_lines_that_were_signed_for_something_else(key: Path) -> None:
+    hand = Hand(key)
+    first = hand.asks()
+    assert not hand.runs(hand.line("0" * 16, 1))
+    assert not hand.runs(hand.line(first, 2))
+    assert not hand.runs(hand.line(first, 1, to="dev/pico-2"))
+    good = hand.line(first, 1)
+    assert not hand.runs(good.replace(b"append", b"insert"))
+    assert not hand.runs(b"x" * 5000)
+    assert not hand.runs(hand.line(first, 1, code=5, seconds="x"))
+    assert hand.runs(good)
+    assert not hand.runs(good)
+    assert hand.runs(hand.line(first, 2))
+    # Nobody else gets in meanwhile, and the first stays.
+    assert not hand.asks()
+    assert hand.runs(hand.line(first, 3))
+    assert hand.names["ran"] == [1, 2, 3]
+
+
+def test_a_session_ends_in_time(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    hand = Hand(key)
+    first = hand.asks()
+    assert hand.runs(hand.line(first, 1, seconds=10_000))
+    now[0] = 599_000
+    assert hand.runs(hand.line(first, 2))
+    now[0] = 600_000
+    assert not hand.runs(hand.line(first, 3))
+    second = hand.asks()
+    assert second != first
+    assert not hand.runs(hand.line(first, 1))
+    assert hand.runs(hand.line(second, 1))
+    assert hand.runs(hand.line(second, 2, code=""))
+    assert not hand.runs(hand.line(second, 3))

@@ -1,0 +1,157 @@
+"""A prompt of the board over MQTT, for whoever has the key that signs updates.
+
+    prompt = Prompt(client, b"dev/pico-1/", key)
+    client.start()
+    while True:
+        client.poll(20)
+        prompt.poll()
+
+`flatmq prompt` types into it. Every line is signed, for one board and one session, with a number
+that grows. So nobody without the key can run or repeat one, whatever they publish.
+
+    BASE/prompt/ask  BASE/prompt/in    to the board
+    BASE/prompt/out                    from it
+"""
+
+import os
+from binascii import hexlify
+from builtins import print as _print
+
+from . import port as clock
+from .ota.manifest import signed
+from .port import collect, const, ticks_add, ticks_diff
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .client import Client
+    from .rare.message import Message
+
+_LARGEST = const(2048)  # bytes of a signed line
+_MOST = const(600)  # characters of an answer
+_LONGEST = const(600)  # seconds of a session
+
+
+class Prompt:
+    """The prompt of a board.
+
+    client   not started yet. It needs room for one more subscription, and a `tx_size` of 800
+    base     bytes: what the board's topics begin with, such as b"dev/pico-1/"
+    key      int: the modulus of the RSA key that signs, whose exponent is 65,537
+    names    what code can use; a dict
+
+    One session at a time, of ten minutes at most. `poll` runs a line, which blocks the program
+    until it is done: a watchdog that nobody feeds meanwhile resets the board.
+    """
+
+    def __init__(
+        self, client: "Client", base: bytes, key: int, names: "dict[str, Any] | None" = None
+    ) -> None:
+        self._client = client
+        self._key = key
+        self._to = base[:-1].decode()
+        self._ask = base + b"prompt/ask"
+        self._out = base + b"prompt/out"
+        self._given = {} if names is None else names
+        self._names: dict[str, Any] = {}  # of the session
+        self._text: Any = None  # a line that comes in, or has come
+        self._whole = False
+        self._asked = False
+        self._answer = ""  # that waits for room
+        self._nonce = ""  # of the session
+        self._n = 0  # lines that were run in it
+        self._end = clock.ticks_ms()
+        client.subscribe([self._ask, base + b"prompt/in"], self._on_message, 1, True)
+
+    def poll(self) -> None:
+        """Run a line that has come, and answer. Allocates nothing if there is none."""
+        if self._n and ticks_diff(clock.ticks_ms(), self._end) >= 0:
+            self._n = 0
+            self._nonce = ""
+            self._names = {}
+        if self._asked:
+            self._asked = False
+            self._offer()
+        if self._whole:
+            self._whole = False
+            self._take()
+        if self._answer and self._client.publish(self._out, self._answer, 1) is not None:
+            self._answer = ""
+
+    def _on_message(self, message: "Message") -> None:
+        if message.retain:
+            return
+        if message.is_topic(self._ask):
+            self._asked = True
+            return
+        if not message.offset:
+            self._text = bytearray()
+        if self._text is not None:
+            if len(self._text) + len(message) > _LARGEST:
+                self._text = None
+                return
+            self._text.extend(message.payload)
+            self._whole = message.last
+
+    def _left(self):
+        return max(0, ticks_diff(self._end, clock.ticks_ms()) // 1000) if self._n else 0
+
+    def _say(self, **said):
+        from json import dumps
+
+        self._answer = dumps(said)
+
+    def _offer(self):
+        """Say for which session lines must be signed, unless there is one."""
+        if self._n:
+            self._say(busy=self._left())
+            return
+        self._nonce = hexlify(os.urandom(8)).decode()
+        self._say(grant=self._nonce)
+
+    def _take(self):
+        """Run a line, if it is signed for this session and is the next one."""
+        text, self._text = bytes(self._text), None
+        try:
+            said = signed(text, self._key)
+            code = said["code"]
+            ms = min(said["seconds"], _LONGEST) * 1000
+            known = said["to"], said["grant"], said["n"], code.__class__, ms.__class__
+            if known != (self._to, self._nonce, self._n + 1, str, int):
+                return
+        except (ValueError, KeyError, TypeError):
+            return
+        if not self._n:
+            self._end = ticks_add(clock.ticks_ms(), ms)
+            self._names = dict(self._given)
+        self._n += 1
+        if not code:  # the end
+            self._end = clock.ticks_ms()
+            self._say(n=self._n, out="", left=0)
+            return
+        self._say(n=self._n, out=self._run(code), left=self._left())
+
+    def _run(self, code):
+        from io import StringIO
+
+        from .crash import print_exception
+
+        out = StringIO()
+
+        def shown(*values, **options):
+            _print(*values, file=out, **options)
+
+        self._names["print"] = shown
+        try:
+            try:
+                value = eval(code, self._names)
+                if value is not None:
+                    shown(repr(value))
+            except SyntaxError:
+                exec(code, self._names)
+        except Exception as error:
+            print_exception(error, out)
+        text = out.getvalue()
+        collect()
+        return text if len(text) <= _MOST else text[:_MOST] + " ..."

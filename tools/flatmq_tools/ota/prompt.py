@@ -1,0 +1,110 @@
+"""Type into the prompt of a board, over MQTT: each line is signed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from flatmq.rare.message import Message
+
+from .. import broker as brokers
+from ..trust import Trust
+from . import keys, online
+
+SECONDS = 600
+_ANSWER_S = 60.0
+_TURN_MS = 100
+
+
+class PromptError(RuntimeError):
+    """There is no prompt; the text says why."""
+
+
+class Session:
+    """The prompt of one board."""
+
+    def __init__(self, client: Any, to: str, key: keys.rsa.RSAPrivateKey) -> None:
+        self._client = client
+        self._to = to
+        self._key = key
+        self._said: list[dict[str, Any]] = []
+        self._grant = ""
+        self._n = 0
+        self.subscription = client.subscribe(f"{to}/prompt/out".encode(), self._take, 1)
+
+    def _take(self, message: Message) -> None:
+        if not message.retain:
+            self._said.append(online.status(message.payload))
+
+    def _await(self, key: str) -> dict[str, Any]:
+        """Return the next answer that has this key. Raises PromptError."""
+        end = time.monotonic() + _ANSWER_S
+        while time.monotonic() < end:
+            self._client.poll(_TURN_MS)
+            for said in self._said:
+                if "busy" in said:
+                    raise PromptError(f"somebody is there, for {said['busy']} s at most")
+                if key in said:
+                    self._said.clear()
+                    return said
+        raise PromptError("the board does not answer: is it online, with the part prompt?")
+
+    def begin(self) -> None:
+        """Ask for a session."""
+        self._client.publish(f"{self._to}/prompt/ask".encode(), b"", 1)
+        self._grant = str(self._await("grant")["grant"])
+
+    def run(self, code: str) -> tuple[str, int]:
+        """Run code on the board; return what it printed, and the seconds that are left."""
+        self._n += 1
+        said = {"to": self._to, "grant": self._grant, "n": self._n, "seconds": SECONDS,
+                "code": code}  # fmt: skip
+        text = json.dumps(said).encode()
+        signed = text + b"\n" + base64.b64encode(keys.sign(self._key, text))
+        self._client.publish(f"{self._to}/prompt/in".encode(), signed, 1)
+        while (answer := self._await("n"))["n"] != self._n:
+            pass
+        return str(answer.get("out")), int(answer.get("left", 0))
+
+
+def main(
+    where: brokers.Broker,
+    board: str,
+    key: Path,
+    user: str | None,
+    trust: Trust | None,
+    read: Callable[[str], str] = input,
+    console: Console | None = None,
+) -> int:
+    """Read lines and run them on the board, until the end of input, Ctrl-C or the session's end.
+
+    Returns 0. Raises KeyFileError, OnlineError, PromptError and TrustError.
+    """
+    console = console or Console()
+    client = online.client(where, user, trust)
+    session = Session(client, online.named(board), keys.private(key))
+    online.connect(client, session.subscription)
+    session.begin()
+    console.print(f"{board}: {SECONDS // 60} minutes; Ctrl-D ends it", style="dim")
+    left = SECONDS
+    try:
+        while left > 0:
+            try:
+                line = read(">>> ")
+            except (EOFError, KeyboardInterrupt):
+                session.run("")
+                break
+            if line.strip():
+                out, left = session.run(line)
+                console.print(out, end="", markup=False, highlight=False, soft_wrap=True)
+        else:
+            console.print("the session is over")
+    finally:
+        client.disconnect()
+    return 0
