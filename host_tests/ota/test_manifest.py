@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from conftest import ROOT, interpreter_command, library
+from flatmq import port
 from flatmq_tools import interpreter
 from flatmq_tools.ota import keys, push
 from ota.board import ARCHIVE, MADE, Board
@@ -154,14 +155,19 @@ def test_three_times_other_bytes_are_the_end_of_an_update(
     assert not [*board.folder.glob("ota-*")]
 
 
-def test_a_reason_not_to(board: Board, key: RSAPrivateKey) -> None:
+def test_a_reason_not_to(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0]
+    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
     board.updates.ready = lambda: "on battery"
-    text = push.manifest(MADE, "dev/b", key)
-    board.hears(b"dev/b/ota/manifest", text)
+    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
     board.turns(lambda right: [right])
-    assert (board.said["state"], board.said["why"]) == ("refused", "on battery")
-    board.updates.ready = None
-    board.hears(b"dev/b/ota/manifest", text)  # as the next connection brings it
+    assert (board.said["state"], board.said["why"]) == ("waiting", "on battery")
+    board.updates.ready = lambda: ""
+    board.turns(lambda right: [right])
+    assert board.is_unchanged()
+    now[0] = 5000
     board.turns(lambda right: [right])
     assert board.resets
 

@@ -75,6 +75,10 @@ COVERED = {
         "test_package.py",
         "test_mpremote_installs_a_part_of_a_release",
     ),
+    "flatmq ota prompt 192.168.1.10 pico-1 --signing-key fleet.key": (
+        "ota/test_prompt.py",
+        "test_lines_run_on_the_board",
+    ),
     "python -m flatmq_rigs scale build/demo": (
         "pipeline/test_scale.py",
         "test_ingests_share_and_nothing_is_lost",

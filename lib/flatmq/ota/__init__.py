@@ -43,8 +43,8 @@ class Updates:
     key      int: the modulus of the RSA key that signs, whose exponent is 65,537
     groups   bytes: names of groups that the board belongs to
     healthy  called until it returns True: whether a new version does its work
-    ready    called before an update begins: returns "", or the reason not to, such as
-             "on battery"
+    ready    called every five seconds before an update begins: returns "", or the reason not to,
+             such as "on battery"
     minutes  within which a new version must have proved itself
     reset    resets the board; by default `machine.reset`
     folder   where the slots are; "" on a board

@@ -26,6 +26,7 @@ _BUFFER = const(512)
 _STEP = const(4095)  # bytes that are checked at a time, less one
 _TRIES = const(3)  # times that something else than what was signed may come
 _SPARE = const(16384)  # bytes of the flash that stay free
+_READY_MS = const(5000)  # between two calls of `ready`
 _RESET_MS = const(10000)  # for what waits to be acknowledged, before the reset
 
 
@@ -39,6 +40,16 @@ def steps(u: "Updates", text: bytes) -> "Iterator[None]":
         return
     u.to = said["version"]
     r = u.record
+    why = ""
+    while u.ready:
+        before, why = why, u.ready()
+        if not why:
+            break
+        if why != before:
+            u.tell("waiting", why)
+        at = clock.ticks_ms()
+        while ticks_diff(clock.ticks_ms(), at) < _READY_MS:
+            yield
     other = u.folder + ("/b" if r["run"] == "a" else "/a")
     yield
     digest = binascii.unhexlify(said["sha256"])
@@ -120,10 +131,6 @@ def _wanted(u, text):
         raise ValueError("counter: version " + said["version"] + " is older than what runs")
     if r["failed"] and said["counter"] <= r["failed"]["counter"]:
         raise ValueError("it has failed here before: " + r["failed"]["why"])
-    why = u.ready() if u.ready else ""
-    if why:
-        u.again = True
-        raise ValueError(why)
     return said
 
 
