@@ -103,3 +103,23 @@ def _has_ended(board: Member, text: bytes) -> bool:
         return True
     found = push.outcome(MADE, text, board.said) if board.said else push.Outcome("")
     return found.state in push.ENDS and not board.resets
+
+
+def test_a_restart_at_any_moment(tmp_path: Path) -> None:
+    """In any turn, so between any two messages: the update goes on, and the new version runs."""
+    import slots
+
+    keys.generate(tmp_path / "key")
+    key = keys.private(tmp_path / "key")
+    text = push.manifest(MADE, "dev/b", key)
+    for moment in range(40):
+        board = Member(tmp_path / str(moment), key, "")
+        for turn in range(100):
+            if turn == moment or board.resets:
+                board.starts()
+            if not board.heard:
+                board.heard = True
+                board.hears(b"dev/b/ota/manifest", text)
+            board.turn(lambda right: [right])
+        record = slots.load(str(board.folder))
+        assert (record["version"], record["state"]) == ("2", "good"), moment
