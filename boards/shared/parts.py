@@ -28,8 +28,12 @@ class Parts:
 
 
 def _made(station, name):
+    if name == "crashes":
+        from crashes_part import crashes
+
+        return crashes(station)
     if name == "updates":
         from updates_part import UpdatesPart
 
         return UpdatesPart(station)
-    raise ValueError(f"device.parts: {name} is unknown, there is: updates")
+    raise ValueError(f"device.parts: {name} is unknown, the parts are crashes, updates")

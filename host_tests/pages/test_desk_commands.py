@@ -313,6 +313,12 @@ def _watch(desk: Desk, words: tuple[str, ...]) -> None:
     assert "temp 21.5" in desk.flatmq(*given, "--packs", "1")
 
 
+@runs("flatmq", "crashes")
+def _crashes(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    assert "no crash of" in desk.flatmq(*given)
+
+
 @runs("flatmq", "fleet")
 def _fleet(desk: Desk, words: tuple[str, ...]) -> None:
     given = [desk.word(word, words) for word in words[1:]]

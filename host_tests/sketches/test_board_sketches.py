@@ -635,3 +635,60 @@ def test_over_the_serial_line_and_the_bridge(
         assert f"@watchdog {WATCHDOG[name]}" in bridge.printed()
         process.reset()
     watcher.status(b"offline")
+
+
+# Crashes: what the watchdog of each board leaves when it has run out.
+RAN_OUT = {
+    "pico_w": "mem32[0x4005801c] = 0x6ab73121",
+    "pico_2_w": "mem32[0x400d801c] = 0x6ab73121",
+    "esp32": "pass",
+}
+BY_WATCHDOG = "import machine; machine._cause = machine.WDT_RESET"
+
+
+@on_boards("pico_w", "esp32_c3", "pico")
+def test_a_crash_is_published_after_the_reset(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name, parts="crashes")
+    watcher.pack()
+    board.do("raise ValueError('the pool is empty')")
+    assert board.next() is not None  # it starts its watchdog
+    while board.next() is not None:
+        pass
+    assert board.output[-1] == "ValueError: the pool is empty\n"
+    assert watcher.retained("crash") is None
+    board.boot(f"{ALONE};{SOON}")
+    record = json.loads(watcher.next("crash"))
+    assert record["cause"] == "exception"
+    assert record["trace"].endswith("ValueError: the pool is empty")
+    assert "in turn\n" in record["trace"]
+    assert record["heap"] > 1000
+    assert 0 <= record["uptime"] < ANSWER
+    assert json.loads(watcher.retained("crash") or b"") == record
+    board.until("'crash.json' not in __import__('os').listdir('/')")
+
+
+@pytest.mark.parametrize("name", RAN_OUT)
+def test_a_reset_by_the_watchdog_is_published_once(name: str, stand: Stand) -> None:
+    setup = f"{ALONE};{SOON};{BY_WATCHDOG};{RAN_OUT[name]}"
+    board, watcher = stand.started(name, setup, parts="crashes")
+    assert json.loads(watcher.next("crash"))["cause"] == "watchdog"
+    if name in PICOS:  # a soft reset leaves the cause, and the numbers that the chip has now
+        board.until("mem32[0x400{}801c] == 0".format("d" if "2" in name else "5"))
+
+
+@pytest.mark.parametrize("name", RAN_OUT)
+def test_a_board_that_slept_has_not_crashed(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name, sleep=True, parts="crashes")
+    for _ in range(2):
+        watcher.status(b"asleep")
+        board.await_("deepsleep")
+        assert board.next() is None
+        board.boot(f"{ALONE};{SOON}")
+    assert watcher.payloads(f"dev/{watcher.device}/crash") == []
+
+
+def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
+    board = stand.board("pico_w", stand.device("pico_w"), parts="crashs")
+    with switched_on(board, ALONE):
+        assert board.next() is None
+    assert board.output[-1].startswith("ValueError: device.parts: crashs is unknown")

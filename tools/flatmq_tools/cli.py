@@ -90,6 +90,36 @@ def watch(
     end(watched, brokers.BrokerError, command.WatchError, TrustError)
 
 
+@main.command()
+@click.argument("broker")
+@click.argument("board", required=False, callback=common_options.board_name)
+@click.option("--trace", is_flag=True, help="Show whole tracebacks, also without BOARD.")
+@click.option("--clear", is_flag=True, help="Remove the crash of BOARD from the broker.")
+@common_options.USER
+@common_options.tls
+def crashes(
+    broker: str, board: str | None, trace: bool, clear: bool, user: str | None, trust: Trust | None
+) -> None:
+    """Show the crashes that boards published to BROKER.
+
+    BROKER is a host or host:port. The broker has the last crash of each board. With BOARD, show
+    its traceback.
+    """
+    from . import broker as brokers
+    from . import crashes as command
+    from .trust import TrustError
+    from .watch import WatchError
+
+    if clear and not board:
+        raise click.UsageError("--clear needs BOARD")
+
+    def shown() -> int:
+        target = brokers.external(broker, trust is not None)
+        return command.main(target.host, target.port, user, board, trace, clear, trust)
+
+    end(shown, brokers.BrokerError, WatchError, TrustError)
+
+
 _share = click.FloatRange(0, 1)
 _often = click.FloatRange(0)
 
