@@ -32,8 +32,12 @@ def _made(station, name):
         from crashes_part import crashes
 
         return crashes(station)
+    if name == "logs":
+        from logs_part import logs
+
+        return logs(station)
     if name == "updates":
         from updates_part import UpdatesPart
 
         return UpdatesPart(station)
-    raise ValueError(f"device.parts: {name} is unknown, the parts are crashes, updates")
+    raise ValueError(f"device.parts: {name} is unknown, the parts are crashes, logs, updates")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -14,11 +15,13 @@ from click.testing import CliRunner
 
 from conftest import ROOT, interpreter_command, library
 from flatmq import Client
-from flatmq_tools import broker, cli
+from flatmq_tools import broker, cli, remote_logs
 from flatmq_tools.interpreter import environment
 from observer import retained
 
+HERE = Path(__file__).parent
 PAGE = (ROOT / "docs" / "crashes.md").read_text("utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 DEADLINE = 60
 
 
@@ -47,17 +50,17 @@ def _crashes(running: broker.Broker, *words: str) -> str:
     return done.output
 
 
+def _here(program: str, running: broker.Broker) -> str:
+    """Return a program of the page with the address of the broker."""
+    assert program.count('"192.168.1.10"') == 1
+    return program.replace('"192.168.1.10"', f'"{running.host}", {running.port}')
+
+
 def test_the_page_keeps_its_word(running: broker.Broker, tmp_path: Path) -> None:
     """Its program crashes twice on MicroPython; after that its command shows what it says."""
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    for old, new in (
-        ('"192.168.1.10"', f'"{running.host}", {running.port}'),
-        ("Every(1000)", "Every(1)"),
-        ("guard(main)", "guard(main, 0)"),
-    ):
-        assert old in program
-        program = program.replace(old, new)
-    (tmp_path / "greenhouse.py").write_text(program)
+    program = PROGRAMS[0]
+    program = _here(program, running).replace("Every(1000)", "Every(1)")
+    (tmp_path / "greenhouse.py").write_text(program.replace("guard(main)", "guard(main, 0)"))
     for _ in range(2):
         assert retained(running.host, running.port, "dev/greenhouse/crash") is None
         done = subprocess.run(
@@ -80,6 +83,28 @@ def test_the_page_keeps_its_word(running: broker.Broker, tmp_path: Path) -> None
     _crashes(running, "greenhouse", "--clear")
     assert retained(running.host, running.port, "dev/greenhouse/crash") is None
     assert "no crash of greenhouse" in _crashes(running, "greenhouse")
+
+
+def test_what_the_second_program_prints_is_shown(running: broker.Broker, tmp_path: Path) -> None:
+    """Only while somebody listens, and from what was printed before."""
+    terminal = "import bench, flatmq.log\nflatmq.log.os = bench.Terminal()\n"
+    (tmp_path / "greenhouse.py").write_text(terminal + _here(PROGRAMS[1], running))
+    out = io.StringIO()
+    with subprocess.Popen(
+        [*interpreter_command("micropython", "128k"), "greenhouse.py"],
+        cwd=tmp_path,
+        env=environment(library("micropython"), HERE.parent / "sketches" / "fakes"),
+        stdout=subprocess.DEVNULL,
+    ) as board:
+        remote_logs.main(
+            running.host, running.port, None, "greenhouse", DEADLINE, None, out,
+            lambda: out.getvalue().count("\n") > 80,
+        )  # fmt: skip
+        board.kill()
+    shown = out.getvalue()
+    first = int(shown.split("\n")[1].removeprefix("turn "))
+    assert f"turn {first}\nturn {first + 1}\n" in shown
+    assert "missing" not in shown
 
 
 def test_a_table_of_all_boards(running: broker.Broker, board: Client) -> None:

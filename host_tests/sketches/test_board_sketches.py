@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
@@ -18,7 +19,7 @@ import sizes
 from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
-from flatmq_tools import boards
+from flatmq_tools import boards, remote_logs
 from flatmq_tools.interpreter import environment
 from observer import Observer
 from sizes import spread
@@ -685,6 +686,38 @@ def test_a_board_that_slept_has_not_crashed(name: str, stand: Stand) -> None:
         assert board.next() is None
         board.boot(f"{ALONE};{SOON}")
     assert watcher.payloads(f"dev/{watcher.device}/crash") == []
+
+
+@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+def test_what_is_printed_is_shown_over_the_broker(name: str, stand: Stand) -> None:
+    """With what was printed before; a failing part is printed by the sketch itself."""
+    setup = f"{ALONE};{SOON};import flatmq.log; flatmq.log.os = Terminal()"
+    board, watcher = stand.started(name, setup, parts="crashes, logs")
+    watcher.pack()
+    assert watcher.payloads(f"dev/{watcher.device}/log") == []
+    out = io.StringIO()
+    words = (stand.host, stand.port, None, watcher.device, None)
+    stop = threading.Event()
+    listening = threading.Thread(
+        target=lambda: remote_logs.main(*words, out=out, stop=stop.is_set)
+    )
+    listening.start()
+    try:
+        watcher.next("log", lambda piece: b"boot" in piece)
+        board.do("broken['led'] = OSError(5)")
+        watcher.next("log", lambda piece: b"led failed" in piece)
+    finally:
+        stop.set()
+        listening.join()
+    assert f"{watcher.device}: boot " in out.getvalue()
+    assert out.getvalue().endswith("led failed\n")
+
+
+def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> None:
+    board = stand.board("pico", stand.device("pico"), serial=True, parts="logs")
+    with switched_on(board, ALONE):
+        assert board.next() is None
+    assert "link must not be the terminal" in board.output[-1]
 
 
 def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:

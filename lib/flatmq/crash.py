@@ -49,7 +49,7 @@ _kept: "Any" = None  # the exception that was kept last
 _reporter: "Any" = None  # the Crashes that was made last
 
 if MICROPYTHON:
-    print_exception: "Any" = sys.print_exception  # type: ignore[attr-defined]
+    print_exception: "Any" = sys.print_exception  # type: ignore[attr-defined,unused-ignore]
 else:
 
     def print_exception(error, out=None):
@@ -106,7 +106,7 @@ def guard(function: "Callable[[], Any]", pause: int = 5) -> "Any":
     print(f"reset in {pause} s; Ctrl-C stops that")
     time.sleep(pause)
     try:
-        from machine import reset
+        from machine import reset  # type: ignore[attr-defined,unused-ignore]
     except ImportError:  # not a board
         sys.exit(1)
     reset()
@@ -169,7 +169,7 @@ class Crashes:
         self._since = ticks_add(self._since, n * 1000)
         if MICROPYTHON:
             gc.collect()
-            n = gc.mem_free()  # type: ignore[attr-defined]
+            n = gc.mem_free()  # type: ignore[attr-defined,unused-ignore]
             if self.least is None or n < self.least:
                 self.least = n
 

@@ -328,17 +328,53 @@ def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[st
 
 
 @main.command()
+@click.argument("board", required=False, callback=common_options.board_name)
 @_port
-def logs(port: str | None) -> None:
-    """Show what a board prints, across resets, until Ctrl-C."""
+@click.option(
+    "--broker",
+    metavar="HOST[:PORT]",
+    help="Broker over which BOARD publishes what it prints.  [default: read the serial line]",
+)
+@common_options.seconds(click.FloatRange(0))
+@common_options.USER
+@common_options.tls
+def logs(
+    board: str | None,
+    port: str | None,
+    broker: str | None,
+    seconds: float | None,
+    user: str | None,
+    trust: Trust | None,
+) -> None:
+    """Show what a board prints, across resets, until Ctrl-C.
+
+    The board is connected to this machine, or it is BOARD, which reaches the same broker and has
+    the part `logs`.
+    """
     from . import boards, connected
     from . import logs as command
+    from .trust import TrustError
+    from .watch import WatchError
+
+    if (board is None) != (broker is None) or (broker and port):
+        raise click.UsageError("give BOARD and --broker, or --port, or none of them")
+
+    def shown() -> int:
+        from . import broker as brokers
+        from . import remote_logs
+
+        if broker is None or board is None:
+            return command.main(port)
+        target = brokers.external(broker, trust is not None)
+        return remote_logs.main(target.host, target.port, user, board, seconds, trust)
 
     end(
-        lambda: command.main(port),
+        shown,
         boards.BoardError,
         connected.ConnectedError,
         command.LogsError,
+        TrustError,
+        WatchError,
     )
 
 

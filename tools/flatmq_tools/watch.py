@@ -137,11 +137,11 @@ def follow(
 
     Raises WatchError when the broker does not allow it.
     """
-    subscription = client.subscribe(
-        [f.encode() for f in filters],
-        lambda message: take(message.topic.decode(errors="replace"), message),
-        qos=qos,
-    )
+
+    def named(message: Message) -> None:
+        take(message.topic.decode(errors="replace"), message)
+
+    subscription = client.subscribe([f.encode() for f in filters], named, qos=qos)
     try:
         client.connect(PATIENCE_MS)
     except MQTTError as error:
