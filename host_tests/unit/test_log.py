@@ -1,4 +1,4 @@
-"""What is printed leaves in pieces, while somebody listens."""
+"""Logs over the broker: pieces of what is printed, while somebody listens."""
 
 from __future__ import annotations
 

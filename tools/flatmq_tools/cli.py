@@ -333,7 +333,7 @@ def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[st
 @click.option(
     "--broker",
     metavar="HOST[:PORT]",
-    help="Broker over which BOARD publishes what it prints.  [default: read the serial line]",
+    help="Broker that the board reaches.  [default: read the serial line]",
 )
 @common_options.seconds(click.FloatRange(0))
 @common_options.USER

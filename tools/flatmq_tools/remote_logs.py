@@ -22,7 +22,7 @@ _WRAP = 1 << 30
 
 
 class Printed:
-    """What a board prints, in pieces. `text` returns a piece, and what is missing before it."""
+    """The pieces of a log: `text` returns one, after what is missing before it."""
 
     def __init__(self) -> None:
         self._next: int | None = None

@@ -1,4 +1,4 @@
-"""What a program does in each turn to say why it ended."""
+"""Each turn of a program that says why it ended, or what it prints."""
 
 import packets
 from flatmq.crash import Crashes
