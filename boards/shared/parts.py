@@ -36,8 +36,12 @@ def _made(station, name):
         from logs_part import logs
 
         return logs(station)
+    if name == "time":
+        from time_part import synced
+
+        return synced(station)
     if name == "updates":
         from updates_part import UpdatesPart
 
         return UpdatesPart(station)
-    raise ValueError(f"device.parts: {name} is unknown, the parts are crashes, logs, updates")
+    raise ValueError(f"device.parts: {name} is unknown, the parts are crashes, logs, time, updates")

@@ -89,6 +89,8 @@ MAY_BE_ON_HEAP = {
     "stream_uart": {"<module>"},
     "stream_websocket": {"WebSocket.__init__"},
     "stream_websocket_upgrade": {"Upgrade.static string 149"},
+    # Once an hour.
+    "timesync": {"set_clock", "TimeSync._answer"},
     "umqtt": {"MQTTClient.__init__", "MQTTClient._prepare", "MQTTClient.subscribe"},
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},

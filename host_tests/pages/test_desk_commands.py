@@ -323,6 +323,12 @@ def _crashes(desk: Desk, words: tuple[str, ...]) -> None:
     assert "no crash of" in desk.flatmq(*given)
 
 
+@runs("flatmq", "time")
+def _time(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    assert desk.flatmq(*given, "--seconds", "0") == ""
+
+
 @runs("flatmq", "fleet")
 def _fleet(desk: Desk, words: tuple[str, ...]) -> None:
     given = [desk.word(word, words) for word in words[1:]]

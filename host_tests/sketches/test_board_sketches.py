@@ -9,17 +9,19 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import sizes
 from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
-from flatmq_tools import boards, remote_logs
+from flatmq_tools import boards, remote_logs, timing
 from flatmq_tools.interpreter import environment
 from observer import Observer
 from sizes import spread
@@ -718,6 +720,24 @@ def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> No
     with switched_on(board, ALONE):
         assert board.next() is None
     assert "link must not be the terminal" in board.output[-1]
+
+
+@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
+    stop = threading.Event()
+    words = (stand.host, stand.port, None, None, None, Console(file=io.StringIO()), stop.is_set)
+    answering = threading.Thread(target=timing.main, args=words)
+    answering.start()
+    try:
+        before = datetime.now(timezone.utc)
+        board, _ = stand.started(name, parts="time")
+        told = [int(word) for word in board.await_("clock").split()[1:]]
+        found = datetime(*told[:3], *told[4:7], tzinfo=timezone.utc)
+        assert before - timedelta(seconds=1) <= found <= datetime.now(timezone.utc)
+        assert told[3] == found.isoweekday()
+    finally:
+        stop.set()
+        answering.join()
 
 
 def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:

@@ -259,6 +259,28 @@ def tls(broker: str, ca: Path | None, save: Path | None) -> None:
     )
 
 
+@main.command("time")
+@click.argument("broker")
+@common_options.seconds(click.FloatRange(0))
+@common_options.USER
+@common_options.tls
+def time_(broker: str, seconds: float | None, user: str | None, trust: Trust | None) -> None:
+    """Answer boards at BROKER that ask for the time.
+
+    BROKER is a host or host:port. The boards have the part `time`. Runs until Ctrl-C.
+    """
+    from . import broker as brokers
+    from . import timing as command
+    from .trust import TrustError
+    from .watch import WatchError
+
+    def answered() -> int:
+        target = brokers.external(broker, trust is not None)
+        return command.main(target.host, target.port, user, seconds, trust)
+
+    end(answered, brokers.BrokerError, WatchError, TrustError)
+
+
 @main.command("boards")
 def boards_() -> None:
     """List the connected boards and the supported ones."""

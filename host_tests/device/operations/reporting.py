@@ -3,6 +3,7 @@
 import packets
 from flatmq.crash import Crashes
 from flatmq.log import Log
+from flatmq.timesync import TimeSync
 from scripted_link import online
 
 
@@ -45,3 +46,14 @@ def printing_while_somebody_listens(proof):
         log.poll()
         client.flush()
         yield link.took_any()
+
+
+def a_clock_that_is_set(proof):
+    """Between two requests, an hour apart."""
+    link, client = online()
+    sync = TimeSync(client, b"dev/pico-1/time", set=print)
+    sync.poll()
+    while True:
+        link.now += 20
+        sync.poll()
+        yield sync.answers == 0

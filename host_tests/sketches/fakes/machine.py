@@ -100,6 +100,9 @@ class RTC:
             return RTC.kept
         RTC.kept = data
 
+    def datetime(self, value):
+        bench.tell("clock", *value)
+
 
 try:
     with open(_SLEPT, "rb") as f:
