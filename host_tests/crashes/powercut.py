@@ -1,6 +1,7 @@
 """Cut the power at each write to the flash while crashes are kept and published, on MicroPython.
 
-A board crashes twice, and connects after that. Prints the writes without a cut, the cuts, and what
+A board crashes twice, and connects after that; there the power is also cut after each number of
+turns. Prints the writes without a cut, the cuts of the first kind, and what
 was broken in all runs: records that nobody could read, crashes that were kept and never arrived,
 ones that arrived more than twice, and files that stayed.
 """
@@ -56,11 +57,11 @@ class World:
             if crash.keep(error, PATH):
                 self.kept.append(text)
 
-    def publish(self):
+    def publish(self, turns=200):
         client = Client(b"b", link=self.broker, keepalive=0, clean_session=False)
         crashes = crash.Crashes(client, b"dev/b/crash", path=PATH)
         client.start()
-        for _ in range(200):
+        for _ in range(turns):
             client.poll(1)
             crashes.poll()
 
@@ -85,11 +86,16 @@ class World:
         vfs.umount("/f")
 
 
-def run(cut_at, how=STOP):
-    """Return how many writes there were, and whether the power was cut."""
+def run(cut_at, how=STOP, turns=0):
+    """Return how many writes there were, and whether the power was cut.
+
+    With `turns`, it is also cut after so many turns of the program that publishes.
+    """
     world = World(cut_at, how)
     for text in ("one", "two"):
         world.boot(world.crash, text)
+    if turns:
+        world.boot(world.publish, turns)
     world.boot(world.publish)
     writes = FLASH.writes
     world.check()
@@ -98,5 +104,7 @@ def run(cut_at, how=STOP):
 
 writes, cuts = run(0)
 cuts += sum(run(at, how)[1] for at in range(1, writes + 1) for how in (STOP, TORN))
+for turns in range(1, 40):
+    run(0, STOP, turns)
 print("SEEN", writes, cuts, *broken)
 sys.exit()

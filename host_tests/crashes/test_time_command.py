@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from conftest import interpreter_command, library
+import typed_command
+from conftest import ROOT, interpreter_command, library
 from flatmq_tools import broker, timing
 from flatmq_tools.interpreter import environment
 from observer import Observer
@@ -69,6 +72,22 @@ def test_a_board_has_the_time(python: str, running: broker.Broker, printed: io.S
     second, took = map(int, done.stdout.split())
     assert before - 1 <= second - took / 2000 <= time.time() + 1
     assert printed.getvalue() == "clock asks for the time\n"
+
+
+def test_the_program_of_the_page_sets_the_clock(
+    running: broker.Broker, printed: io.StringIO, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "crashes.md").read_text("utf-8")
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[2]
+    program = program.replace('"192.168.1.10"', f'"{running.host}", {running.port}')
+    (tmp_path / "greenhouse.py").write_text(program.replace("range(500)", "range(5000)"))
+    fakes = Path(__file__).parents[1] / "sketches" / "fakes"
+    with typed_command.running(
+        [*interpreter_command("micropython", "128k"), "greenhouse.py"],
+        tmp_path,
+        environment(library("micropython"), fakes),
+    ) as board:
+        typed_command.until("@clock 20", board)
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"12345678901", b"-1"])

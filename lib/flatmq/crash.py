@@ -137,7 +137,7 @@ class Crashes:
         self._since = clock.ticks_ms()
         self.uptime = 0
         self.least: int | None = None
-        self._text = ""  # the record as JSON, until it is acknowledged
+        self._json = b""  # the record, until it is acknowledged
         self._id = 0  # its packet identifier
         record = _read(path)
         if record is None:
@@ -159,7 +159,7 @@ class Crashes:
         """
         if self._minute.due():
             self.sample()
-        if self._text:
+        if self._json:
             self._report()
 
     def sample(self) -> None:
@@ -182,13 +182,13 @@ class Crashes:
 
     def take(self, record: "dict[str, Any]") -> None:
         """Publish a record, instead of an earlier one that is not acknowledged yet."""
-        self._text = json.dumps(record)
+        self._json = json.dumps(record).encode()
         self._id = 0
 
     def _report(self):
         if self._id:
             if not self._client.awaits(self._id):
-                self._text = ""
+                self._json = b""
                 self._id = 0
                 _remove(self.path)
         elif self._client.connected:
@@ -196,9 +196,9 @@ class Crashes:
 
     def _publish(self):
         try:
-            self._id = self._client.publish(self._topic, self._text, 1, True) or 0
+            self._id = self._client.publish(self._topic, self._json, 1, True) or 0
         except ValueError:
-            record = json.loads(self._text)
+            record = json.loads(self._json)
             trace = record.get("trace", "")
             if len(trace) <= _SHORTEST:
                 raise

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from rich.console import Console
+
 from flatmq import Client
 from flatmq.rare.message import Message
 
@@ -74,6 +76,7 @@ def main(
     end = None if seconds is None else time.monotonic() + seconds
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, [f"dev/{board}/log"], take, qos=0)
+        Console(stderr=True).print(f"{board}: Ctrl-C ends it", style="dim", highlight=False)
         due = 0.0
         while not stop() and (end is None or time.monotonic() < end):
             if time.monotonic() >= due:
