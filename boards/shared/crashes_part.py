@@ -3,6 +3,8 @@
 Most of the work is done by flatmq.crash.
 """
 
+import sys
+
 import machine
 
 from flatmq import crash
@@ -25,6 +27,9 @@ def crashes(station) -> crash.Crashes:
             raise
 
     station.run = kept
+    slots = sys.modules.get("slots")  # the board can be updated over MQTT
+    if slots:
+        crash.version = slots.load()["version"]
     return crash.Crashes(station.client, station.base + b"crash", by_watchdog(station.chip))
 
 

@@ -44,4 +44,4 @@ def _made(station, name):
         from updates_part import UpdatesPart
 
         return UpdatesPart(station)
-    raise ValueError(f"device.parts: {name} is unknown, the parts are crashes, logs, time, updates")
+    raise ValueError(f"device.parts: {name} is not one of crashes, logs, time, updates")

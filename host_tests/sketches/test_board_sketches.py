@@ -679,6 +679,15 @@ def test_a_reset_by_the_watchdog_is_published_once(name: str, stand: Stand) -> N
         board.until("mem32[0x400{}801c] == 0".format("d" if "2" in name else "5"))
 
 
+def test_the_version_is_that_of_the_slot_that_runs(stand: Stand) -> None:
+    device = stand.device("esp32")
+    watcher = stand.watcher(device)
+    board = stand.board("esp32", device, parts="crashes")
+    (board.folder / "slot").write_text('{"version": "1.7"}')
+    board.boot(f"{ALONE};{SOON};{BY_WATCHDOG};import slots")
+    assert json.loads(watcher.next("crash"))["version"] == "1.7"
+
+
 @pytest.mark.parametrize("name", RAN_OUT)
 def test_a_board_that_slept_has_not_crashed(name: str, stand: Stand) -> None:
     board, watcher = stand.started(name, sleep=True, parts="crashes")
@@ -744,4 +753,4 @@ def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
     board = stand.board("pico_w", stand.device("pico_w"), parts="crashs")
     with switched_on(board, ALONE):
         assert board.next() is None
-    assert board.output[-1].startswith("ValueError: device.parts: crashs is unknown")
+    assert board.output[-1].startswith("ValueError: device.parts: crashs is not one of")

@@ -106,7 +106,7 @@ def guard(function: "Callable[[], Any]", pause: int = 5) -> "Any":
     print(f"reset in {pause} s; Ctrl-C stops that")
     time.sleep(pause)
     try:
-        from machine import reset  # type: ignore[attr-defined,unused-ignore]
+        from machine import reset  # type: ignore[import-not-found,attr-defined,unused-ignore]
     except ImportError:  # not a board
         sys.exit(1)
     reset()

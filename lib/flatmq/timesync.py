@@ -30,7 +30,7 @@ _2025 = const(1735689600)  # no host has an earlier time
 
 def set_clock(seconds: int) -> None:
     """Set the board's clock to that many seconds since 1970."""
-    from machine import RTC
+    from machine import RTC  # type: ignore[import-not-found,unused-ignore]
 
     if time.gmtime(0)[0] == 2000:  # the epoch of some ports
         seconds -= 946684800
