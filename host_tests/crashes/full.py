@@ -1,11 +1,13 @@
 """Keep crashes while the flash is full, and while the heap is, on MicroPython.
 
-Prints whether the first was kept, whether the record of an earlier one is still there, whether
-a temporary file is left, and the trace of a crash that was kept in a full heap.
+Usage: `full.py PATH`, for the second, as the flash of the first needs a heap itself. Prints
+whether the first was kept, whether the record of an earlier one is still there, whether a
+temporary file is left, and the exception of a crash in a heap that stays full.
 """
 
 import json
 import os
+import sys
 
 import vfs
 from flash_chip import Chip
@@ -40,19 +42,28 @@ with open(PATH, "rb") as f:
 left = "crash.json.new" in os.listdir("/f")
 vfs.umount("/f")
 
-vfs.VfsLfs2.mkfs(chip)
-vfs.mount(vfs.VfsLfs2(chip), "/f")
+OTHER = sys.argv[1]
+crashes = crash.Crashes(None, b"", path=OTHER)
+held = [None] * 50000
 
 
-def fill():
-    held = []
-    while True:
-        held.append(bytearray(512))
+def fill(n):
+    """Leave no room, not even once this has ended."""
+    for size in (512, 64, 16):
+        try:
+            while True:
+                held[n] = bytearray(size)
+                n += 1
+        except MemoryError:
+            pass
+    held[n] = bytearray(512)
 
 
 try:
-    fill()
+    fill(0)
 except MemoryError as error:
-    crash.keep(error, PATH)
-with open(PATH) as f:
+    kept_full = crash.keep(error, OTHER)
+held[:] = []
+assert kept_full
+with open(OTHER) as f:
     print("SEEN", kept, there, left, json.load(f)["trace"].split("\n")[-1].split(":")[0])

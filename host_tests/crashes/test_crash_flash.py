@@ -14,9 +14,9 @@ HEAP = "2m"  # the flash is in it
 DEADLINE = 300
 
 
-def _seen(script: str) -> list[str]:
+def _seen(script: str, *arguments: str) -> list[str]:
     done = subprocess.run(
-        [*interpreter_command("micropython", HEAP), str(HERE / script)],
+        [*interpreter_command("micropython", HEAP), str(HERE / script), *arguments],
         env=interpreter.environment(library(), HERE.parent / "spool"),
         capture_output=True,
         text=True,
@@ -36,5 +36,6 @@ def test_a_power_cut_at_any_write_loses_nothing_and_repeats_at_most_once() -> No
     assert broken == [0, 0, 0, 0]
 
 
-def test_a_full_flash_keeps_the_earlier_record_and_a_full_heap_is_kept() -> None:
-    assert _seen("full.py") == ["False", "True", "False", "MemoryError"]
+def test_a_full_flash_keeps_the_earlier_record_and_a_full_heap_is_kept(tmp_path: Path) -> None:
+    seen = _seen("full.py", str(tmp_path / "crash.json"))
+    assert seen == ["False", "True", "False", "MemoryError"]

@@ -42,11 +42,18 @@ PROGRAMS = {
     ),
     "crashes": (
         f"{JOIN}from flatmq import crash\n"
+        "held = [None] * 9000\n"
         "def main():\n"
         "    crashes = crash.Crashes(client, b'dev/board/crash')\n"
         "    client.start()\n"
         "    for _ in range(200):\n        client.poll(20)\n        crashes.poll()\n"
-        "    {}['no such key']\n"
+        "    n = 0\n"
+        "    for size in 512, 64, 16:\n"
+        "        try:\n"
+        "            while True:\n                held[n] = bytearray(size)\n"
+        "                n += 1\n"
+        "        except MemoryError:\n            pass\n"
+        "    held[n] = bytearray(512)\n"
         "crash.guard(main, 1)\n"
     ),
     "prints": (
@@ -84,7 +91,7 @@ ROWS = (
     ("names and the time", f"by_name --until year={YEAR}", 0, f"seen: year={YEAR}"),
     ("another port", "by_name --for {n[2]}s", 1, FAILED + "OSError: [Errno 104] ECONNRESET"),
     (
-        "a crash, published after the reset",
+        "a crash in a full heap, published after the reset",
         "crashes --until dev/board/crash --for {n[3]}s",
         0,
         "seen: dev/board/crash",

@@ -42,6 +42,7 @@ version = "flatmq " + flatmq.__version__
 _TRACE = const(1000)  # bytes of a traceback
 _SHORTEST = const(128)  # bytes that it is shortened to, so that it fits into the client's queue
 _LARGEST = const(4096)  # bytes of a record: a larger one is not from here
+_RESERVE = const(2048)  # bytes; with 1,536, a Pico W could not write the record
 _GAP = "  ...\n"
 _YEAR = const(2025)  # a clock that shows an earlier year has not been set
 
@@ -69,6 +70,8 @@ def keep(error: BaseException, path: str = PATH) -> bool:
     global _kept
     if error is _kept:
         return True
+    if _reporter:
+        _reporter.reserve = None
     gc.collect()
     for text in (_traceback, _name):
         try:
@@ -86,7 +89,10 @@ def keep(error: BaseException, path: str = PATH) -> bool:
             continue
         _kept = error
         if _reporter and _reporter.path == path:
-            _reporter.take(record)
+            try:  # noqa: SIM105 (there is no contextlib on a board)
+                _reporter.take(record)
+            except MemoryError:  # it is published after the reset
+                pass
         return True
     return False
 
@@ -98,18 +104,23 @@ def guard(function: "Callable[[], Any]", pause: int = 5) -> "Any":
     the REPL. KeyboardInterrupt and SystemExit from `function` are raised as without `guard`. On a
     computer, which has no reset, the program ends with status 1.
     """
+    reset: Any = None  # found now, as the heap may be full later
+    try:
+        import machine  # type: ignore[import-not-found,unused-ignore]
+
+        reset = getattr(machine, "reset", None)
+    except ImportError:
+        pass
     try:
         return function()
     except Exception as error:
         keep(error)
         print_exception(error)
-    print(f"reset in {pause} s; Ctrl-C stops that")
+    print("reset in", pause, "s; Ctrl-C stops that")
     time.sleep(pause)
-    try:
-        from machine import reset  # type: ignore[import-not-found,attr-defined,unused-ignore]
-    except ImportError:  # not a board
-        sys.exit(1)
-    reset()
+    if reset:
+        reset()
+    sys.exit(1)
 
 
 class Crashes:
@@ -121,7 +132,8 @@ class Crashes:
 
     `uptime` is the time in seconds since it was made. `least` is the least heap in bytes that was
     free, after a collection; None on CPython. Both are in the record of a later crash. They are
-    brought up to date once a minute.
+    brought up to date once a minute. `reserve` is memory for `keep`, for the case that a full heap
+    is what ends the program.
 
     Allocates nothing while there is no record.
     """
@@ -137,6 +149,7 @@ class Crashes:
         self._since = clock.ticks_ms()
         self.uptime = 0
         self.least: int | None = None
+        self.reserve: bytearray | None = bytearray(_RESERVE)
         self._json = b""  # the record, until it is acknowledged
         self._id = 0  # its packet identifier
         record = _read(path)
@@ -158,6 +171,8 @@ class Crashes:
         ValueError for a topic that `publish` does not accept.
         """
         if self._minute.due():
+            if self.reserve is None:  # the program went on after an exception
+                self.reserve = bytearray(_RESERVE)
             self.sample()
         if self._json:
             self._report()
@@ -182,8 +197,9 @@ class Crashes:
 
     def take(self, record: "dict[str, Any]") -> None:
         """Publish a record, instead of an earlier one that is not acknowledged yet."""
-        self._json = json.dumps(record).encode()
+        self._json = b""
         self._id = 0
+        self._json = json.dumps(record).encode()
 
     def _report(self):
         if self._id:
