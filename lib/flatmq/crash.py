@@ -218,7 +218,7 @@ class Crashes:
             trace = record.get("trace", "")
             if len(trace) <= _SHORTEST:
                 raise
-            record["trace"] = _cut(trace, max(_SHORTEST, len(trace) // 2))
+            record["trace"] = _cut(trace, max(_SHORTEST, len(trace) * 7 // 8))
             self.take(record)
 
 
