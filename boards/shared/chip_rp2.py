@@ -12,7 +12,7 @@ _CHIP_ID = 0x40000000
 _RP2350 = 4
 KEPT = "/kept"
 _SLICE_MS = 4000  # of sleep between two feeds
-_CTRL = (0x40058000, 0x400D8000)  # the watchdog's control register: RP2040, RP2350
+_WATCHDOG = (0x40058000, 0x400D8000)  # its registers, the first is CTRL: RP2040, RP2350
 _CLEAR = 0x3000  # bits written at this offset are cleared
 _ENABLE = 1 << 30
 
@@ -31,7 +31,7 @@ class Chip:
         rp2350 = machine.mem32[_CHIP_ID] >> 12 & 0xFFFF == _RP2350
         self._adc = machine.ADC(machine.ADC.CORE_TEMP)
         self._temperature = label("chip/temp", "Cel")
-        self._ctrl = _CTRL[rp2350]
+        self.watchdog = _WATCHDOG[rp2350]
         self._timeout = 16700 if rp2350 else 8300
         self._wdt: machine.WDT | None = None
 
@@ -59,7 +59,7 @@ class Chip:
     def release(self) -> None:
         """Stop the watchdog, for whoever interrupted the sketch."""
         if self._wdt:
-            machine.mem32[self._ctrl + _CLEAR] = _ENABLE
+            machine.mem32[self.watchdog + _CLEAR] = _ENABLE
             self._wdt = None
 
     def recall(self) -> bytes:

@@ -28,12 +28,24 @@ class Parts:
 
 
 def _made(station, name):
+    if name == "crashes":
+        from crashes_part import crashes
+
+        return crashes(station)
+    if name == "logs":
+        from logs_part import logs
+
+        return logs(station)
     if name == "prompt":
         from prompt_part import prompt
 
         return prompt(station)
-    if name == "updates":
-        from updates_part import UpdatesPart
+    if name == "time":
+        from time_part import synced
 
-        return UpdatesPart(station)
-    raise ValueError(f"device.parts: {name} is unknown, there are prompt, updates")
+        return synced(station)
+    if name == "updates":
+        from updates_part import updates
+
+        return updates(station)
+    raise ValueError(f"device.parts: {name} is not one of crashes, logs, prompt, time, updates")

@@ -1,4 +1,7 @@
-"""The part `updates` of a station: new versions over MQTT, see docs/updates.md."""
+"""The part `updates` of a station: new versions over MQTT. See docs/updates.md.
+
+The work is done by flatmq.ota.
+"""
 
 import json
 
@@ -7,24 +10,19 @@ from flatmq.ota import Updates
 PATH = "/ota.json"  # written by `flatmq image --ota-key`
 
 
-class UpdatesPart:
-    """The updates of a station. A version works once it has published a reading."""
+def updates(station) -> Updates:
+    """Return the part. A version is healthy once a reading of it is acknowledged."""
+    with open(PATH) as f:
+        said = json.load(f)
 
-    def __init__(self, station) -> None:
-        with open(PATH) as f:
-            said = json.load(f)
-        self._station = station
-        groups = tuple(name.encode() for name in said["groups"])
-        self.updates = Updates(
-            station.client,
-            station.base,
-            said["board"],
-            int(said["key"], 16),
-            groups=groups,
-            healthy=self._healthy,
-        )
-        self.poll = self.updates.poll
-
-    def _healthy(self):
-        station = self._station
+    def healthy():
         return station.seq > 0 and not station.unsent and not station.client.pending
+
+    return Updates(
+        station.client,
+        station.base,
+        said["board"],
+        int(said["key"], 16),
+        groups=tuple([name.encode() for name in said["groups"]]),
+        healthy=healthy,
+    )

@@ -15,6 +15,7 @@ SCRIPTED = {
     "receiving_in_pieces": VERSIONS,
     "connection": VERSIONS,
     "packing": (4, 5),
+    "reporting": (4, 5),
     "serial_line": (4, 5),
     "v5_publishing": (5,),
     "v5_receiving": (5,),

@@ -23,6 +23,16 @@ MAY_BE_ON_HEAP = {
     },
     # What runs when something on flash was not whole, or failed, or is set aside; `read`.
     "aside": {"keep", "static string 125"},
+    # What runs for a crash, and once for each start.
+    "crash": {
+        "keep",
+        "guard",
+        "Crashes.__init__",
+        "Crashes._publish",
+        "_read",
+        "_write",
+        "_cut",
+    },
     # Where the engine starts, and the engine: a client has one frame of it.
     "engine": {"run", "engine"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
@@ -79,6 +89,8 @@ MAY_BE_ON_HEAP = {
     "stream_uart": {"<module>"},
     "stream_websocket": {"WebSocket.__init__"},
     "stream_websocket_upgrade": {"Upgrade.static string 149"},
+    # Once an hour.
+    "timesync": {"set_clock", "TimeSync._answer"},
     "umqtt": {"MQTTClient.__init__", "MQTTClient._prepare", "MQTTClient.subscribe"},
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},

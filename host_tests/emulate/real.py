@@ -19,24 +19,53 @@ from flatmq_rigs import emulated
 from flatmq_tools import boards
 from tls.secure_broker import SecureBroker
 
+JOIN = (
+    "import json, network, ntptime, socket, time\n"
+    "wifi = json.load(open('settings.json'))['wifi']\n"
+    "wlan = network.WLAN(network.WLAN.IF_STA)\n"
+    "wlan.active(True)\n"
+    "wlan.connect(wifi['ssid'])\n"
+    "while not wlan.isconnected():\n    time.sleep_ms(20)\n"
+    "from flatmq import Client\n"
+    "client = Client(b'board', 'mqtt.example.com')\n"
+)
 PROGRAMS = {
     "fails": "print('up')\n{}['no such key']\n",
     "hangs": "while True:\n    pass\n",
     "stops": "from machine import WDT\nWDT(timeout=1000)\nwhile True:\n    pass\n",
     "by_name": (
-        "import json, network, ntptime, socket, time\n"
-        "wifi = json.load(open('settings.json'))['wifi']\n"
-        "wlan = network.WLAN(network.WLAN.IF_STA)\n"
-        "wlan.active(True)\n"
-        "wlan.connect(wifi['ssid'])\n"
-        "while not wlan.isconnected():\n    time.sleep_ms(20)\n"
-        "ntptime.settime()\n"
-        "from flatmq import Client\n"
-        "client = Client(b'board', 'mqtt.example.com')\n"
+        f"{JOIN}ntptime.settime()\n"
         "client.connect(120000)\n"
         "client.publish(b'year', b'%d' % time.gmtime()[0], 1)\n"
         "client.wait(120000)\n"
         "socket.socket().connect(('10.0.0.1', 80))\n"
+    ),
+    "crashes": (
+        f"{JOIN}from flatmq import crash\n"
+        "held = [None] * 9000\n"
+        "def main():\n"
+        "    crashes = crash.Crashes(client, b'dev/board/crash')\n"
+        "    client.start()\n"
+        "    for _ in range(200):\n        client.poll(20)\n        crashes.poll()\n"
+        "    n = 0\n"
+        "    for size in 512, 64, 16:\n"
+        "        try:\n"
+        "            while True:\n                held[n] = bytearray(size)\n"
+        "                n += 1\n"
+        "        except MemoryError:\n            pass\n"
+        "    held[n] = bytearray(512)\n"
+        "crash.guard(main, 1)\n"
+    ),
+    "prints": (
+        f"{JOIN}import gc\n"
+        "from flatmq.log import Log\n"
+        "client.connect(120000)\n"
+        "log = Log(client, b'log')\n"
+        "def asked():\n"
+        "    before = gc.mem_alloc()\n    print('a line')\n    return gc.mem_alloc() - before\n"
+        "asked()\ngc.disable()\n"
+        "client.publish(b'bytes', b'%d' % max([asked() for _ in range(50)]), 1)\n"
+        "client.wait(120000)\n"
     ),
 }
 YEAR = time.gmtime().tm_year
@@ -61,6 +90,13 @@ ROWS = (
     ("a watchdog that is not fed", "stops --for {n[1]}s", 1, FAILED + "its watchdog ran out"),
     ("names and the time", f"by_name --until year={YEAR}", 0, f"seen: year={YEAR}"),
     ("another port", "by_name --for {n[2]}s", 1, FAILED + "OSError: [Errno 104] ECONNRESET"),
+    (
+        "a crash in a full heap, published after the reset",
+        "crashes --until dev/board/crash --for {n[3]}s",
+        0,
+        "seen: dev/board/crash",
+    ),
+    ("bytes of heap per published print", "prints --until bytes=0", 0, "seen: bytes=0"),
     (
         "reset, Wi-Fi lost, power cut",
         f"--for {{n[7]}}s {LOSSES} {OFTEN}",

@@ -292,6 +292,10 @@ def _deploy(desk: Desk, words: tuple[str, ...]) -> None:
 
 @runs("flatmq", "logs")
 def _logs(desk: Desk, words: tuple[str, ...]) -> None:
+    if "--broker" in words:
+        given = [desk.word(word, words) for word in words[1:]]
+        assert "Ctrl-C ends it" in desk.flatmq(*given, "--seconds", "0")
+        return
     with typed_command.serial_line() as (end, port):
 
         def ready(line: str) -> None:
@@ -315,6 +319,18 @@ def _bridge(desk: Desk, words: tuple[str, ...]) -> None:
 def _watch(desk: Desk, words: tuple[str, ...]) -> None:
     given = [desk.word(word, words) for word in words[1:]]
     assert "temp 21.5" in desk.flatmq(*given, "--packs", "1")
+
+
+@runs("flatmq", "crashes")
+def _crashes(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    assert "no crash of" in desk.flatmq(*given)
+
+
+@runs("flatmq", "time")
+def _time(desk: Desk, words: tuple[str, ...]) -> None:
+    given = [desk.word(word, words) for word in words[1:]]
+    assert desk.flatmq(*given, "--seconds", "0") == ""
 
 
 @runs("flatmq", "fleet")
@@ -384,7 +400,8 @@ def _mpremote(desk: Desk, words: tuple[str, ...]) -> None:
 
 def _kind(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the kind of command of which a sample has one: itself, if it runs in this process."""
-    return words if words[0] == "flatmq" and words[1] not in ("logs", "bridge") else words[:2]
+    ended = words[0] == "flatmq" and (words[1] not in ("logs", "bridge") or "--broker" in words)
+    return words if ended else words[:2]
 
 
 @pytest.mark.parametrize(

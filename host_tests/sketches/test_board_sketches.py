@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import sizes
 from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
-from flatmq_tools import boards
+from flatmq_tools import boards, remote_logs, timing
 from flatmq_tools.interpreter import environment
 from observer import Observer
 from sizes import spread
@@ -635,3 +638,119 @@ def test_over_the_serial_line_and_the_bridge(
         assert f"@watchdog {WATCHDOG[name]}" in bridge.printed()
         process.reset()
     watcher.status(b"offline")
+
+
+# Crashes: what the watchdog of each board leaves when it has run out.
+RAN_OUT = {
+    "pico_w": "mem32[0x4005801c] = 0x6ab73121",
+    "pico_2_w": "mem32[0x400d801c] = 0x6ab73121",
+    "esp32": "pass",
+}
+BY_WATCHDOG = "import machine; machine._cause = machine.WDT_RESET"
+
+
+@on_boards("pico_w", "esp32_c3", "pico")
+def test_a_crash_is_published_after_the_reset(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name, parts="crashes")
+    watcher.pack()
+    board.do("raise ValueError('the pool is empty')")
+    assert board.next() is not None  # it starts its watchdog
+    while board.next() is not None:
+        pass
+    assert board.output[-1] == "ValueError: the pool is empty\n"
+    assert watcher.retained("crash") is None
+    board.boot(f"{ALONE};{SOON}")
+    record = json.loads(watcher.next("crash"))
+    assert record["cause"] == "exception"
+    assert record["trace"].endswith("ValueError: the pool is empty")
+    assert "in turn\n" in record["trace"]
+    assert record["heap"] > 1000
+    assert 0 <= record["uptime"] < ANSWER
+    assert json.loads(watcher.retained("crash") or b"") == record
+    board.until("'crash.json' not in __import__('os').listdir('/')")
+
+
+@pytest.mark.parametrize("name", RAN_OUT)
+def test_a_reset_by_the_watchdog_is_published_once(name: str, stand: Stand) -> None:
+    setup = f"{ALONE};{SOON};{BY_WATCHDOG};{RAN_OUT[name]}"
+    board, watcher = stand.started(name, setup, parts="crashes")
+    assert json.loads(watcher.next("crash"))["cause"] == "watchdog"
+    if name in PICOS:  # a soft reset leaves the cause, and the numbers that the chip has now
+        board.until("mem32[0x400{}801c] == 0".format("d" if "2" in name else "5"))
+
+
+def test_the_version_is_that_of_the_slot_that_runs(stand: Stand) -> None:
+    device = stand.device("esp32")
+    watcher = stand.watcher(device)
+    board = stand.board("esp32", device, parts="crashes")
+    (board.folder / "slot").write_text('{"version": "1.7"}')
+    board.boot(f"{ALONE};{SOON};{BY_WATCHDOG};import slots")
+    assert json.loads(watcher.next("crash"))["version"] == "1.7"
+
+
+@pytest.mark.parametrize("name", RAN_OUT)
+def test_a_board_that_slept_has_not_crashed(name: str, stand: Stand) -> None:
+    board, watcher = stand.started(name, sleep=True, parts="crashes")
+    for _ in range(2):
+        watcher.status(b"asleep")
+        board.await_("deepsleep")
+        assert board.next() is None
+        board.boot(f"{ALONE};{SOON}")
+    assert watcher.payloads(f"dev/{watcher.device}/crash") == []
+
+
+@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+def test_what_is_printed_is_shown_over_the_broker(name: str, stand: Stand) -> None:
+    """With what was printed before; a failing part is printed by the sketch itself."""
+    setup = f"{ALONE};{SOON};import flatmq.log; flatmq.log.os = Terminal()"
+    board, watcher = stand.started(name, setup, parts="crashes, logs")
+    watcher.pack()
+    assert watcher.payloads(f"dev/{watcher.device}/log") == []
+    out = io.StringIO()
+    words = (stand.host, stand.port, None, watcher.device, None)
+    stop = threading.Event()
+    listening = threading.Thread(
+        target=lambda: remote_logs.main(*words, out=out, stop=stop.is_set)
+    )
+    listening.start()
+    try:
+        watcher.next("log", lambda piece: b"boot" in piece)
+        board.do("broken['led'] = OSError(5)")
+        watcher.next("log", lambda piece: b"led failed" in piece)
+    finally:
+        stop.set()
+        listening.join()
+    assert f"{watcher.device}: boot " in out.getvalue()
+    assert out.getvalue().endswith("led failed\n")
+
+
+def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> None:
+    board = stand.board("pico", stand.device("pico"), serial=True, parts="logs")
+    with switched_on(board, ALONE):
+        assert board.next() is None
+    assert "link must not be the terminal" in board.output[-1]
+
+
+@pytest.mark.parametrize("name", ["pico_w", "esp32"])
+def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
+    stop = threading.Event()
+    words = (stand.host, stand.port, None, None, None, Console(file=io.StringIO()), stop.is_set)
+    answering = threading.Thread(target=timing.main, args=words)
+    answering.start()
+    try:
+        before = datetime.now(timezone.utc)
+        board, _ = stand.started(name, parts="time")
+        told = [int(word) for word in board.await_("clock").split()[1:]]
+        found = datetime(*told[:3], *told[4:7], tzinfo=timezone.utc)
+        assert before - timedelta(seconds=1) <= found <= datetime.now(timezone.utc)
+        assert told[3] == found.isoweekday()
+    finally:
+        stop.set()
+        answering.join()
+
+
+def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
+    board = stand.board("pico_w", stand.device("pico_w"), parts="crashs")
+    with switched_on(board, ALONE):
+        assert board.next() is None
+    assert board.output[-1].startswith("ValueError: device.parts: crashs is not one of")

@@ -26,6 +26,7 @@ MAY_BE_ON_HEAP = {
     "boot_id": {"next_boot"},
     "chip_rp2": {"Chip.recall"},
     "clock": {"Clock._look"},  # until the clock is set
+    "crashes_part": {"crashes.kept"},  # once
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
     "parts": {"Parts.__init__"},
@@ -38,7 +39,7 @@ MAY_BE_ON_HEAP = {
         "store",
     },
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
-    "updates_part": {"UpdatesPart.__init__", "UpdatesPart.__init__.<genexpr>"},
+    "updates_part": {"updates", "updates.<listcomp>"},
 }
 
 

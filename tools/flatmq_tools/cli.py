@@ -90,6 +90,36 @@ def watch(
     end(watched, brokers.BrokerError, command.WatchError, TrustError)
 
 
+@main.command()
+@click.argument("broker")
+@click.argument("board", required=False, callback=common_options.board_name)
+@click.option("--trace", is_flag=True, help="Show whole tracebacks, also without BOARD.")
+@click.option("--clear", is_flag=True, help="Remove the crash of BOARD from the broker.")
+@common_options.USER
+@common_options.tls
+def crashes(
+    broker: str, board: str | None, trace: bool, clear: bool, user: str | None, trust: Trust | None
+) -> None:
+    """Show the crashes that boards published to BROKER.
+
+    BROKER is a host or host:port. The broker has the last crash of each board. With BOARD, show
+    its traceback.
+    """
+    from . import broker as brokers
+    from . import crashes as command
+    from .trust import TrustError
+    from .watch import WatchError
+
+    if clear and not board:
+        raise click.UsageError("--clear needs BOARD")
+
+    def shown() -> int:
+        target = brokers.external(broker, trust is not None)
+        return command.main(target.host, target.port, user, board, trace, clear, trust)
+
+    end(shown, brokers.BrokerError, WatchError, TrustError)
+
+
 _share = click.FloatRange(0, 1)
 _often = click.FloatRange(0)
 
@@ -229,6 +259,28 @@ def tls(broker: str, ca: Path | None, save: Path | None) -> None:
     )
 
 
+@main.command("time")
+@click.argument("broker")
+@common_options.seconds(click.FloatRange(0))
+@common_options.USER
+@common_options.tls
+def time_(broker: str, seconds: float | None, user: str | None, trust: Trust | None) -> None:
+    """Answer boards at BROKER that ask for the time.
+
+    BROKER is a host or host:port. The boards have the part `time`. Runs until Ctrl-C.
+    """
+    from . import broker as brokers
+    from . import timing as command
+    from .trust import TrustError
+    from .watch import WatchError
+
+    def answered() -> int:
+        target = brokers.external(broker, trust is not None)
+        return command.main(target.host, target.port, user, seconds, trust)
+
+    end(answered, brokers.BrokerError, WatchError, TrustError)
+
+
 @main.command("boards")
 def boards_() -> None:
     """List the connected boards and the supported ones."""
@@ -298,17 +350,53 @@ def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[st
 
 
 @main.command()
+@click.argument("board", required=False, callback=common_options.board_name)
 @_port
-def logs(port: str | None) -> None:
-    """Show what a board prints, across resets, until Ctrl-C."""
+@click.option(
+    "--broker",
+    metavar="HOST[:PORT]",
+    help="Broker that the board reaches.  [default: read the serial line]",
+)
+@common_options.seconds(click.FloatRange(0))
+@common_options.USER
+@common_options.tls
+def logs(
+    board: str | None,
+    port: str | None,
+    broker: str | None,
+    seconds: float | None,
+    user: str | None,
+    trust: Trust | None,
+) -> None:
+    """Show what a board prints, across resets, until Ctrl-C.
+
+    The board is connected to this machine, or it is BOARD, which reaches the same broker and has
+    the part `logs`.
+    """
     from . import boards, connected
     from . import logs as command
+    from .trust import TrustError
+    from .watch import WatchError
+
+    if (board is None) != (broker is None) or (broker and port):
+        raise click.UsageError("give BOARD and --broker, or --port, or none of them")
+
+    def shown() -> int:
+        from . import broker as brokers
+        from . import remote_logs
+
+        if broker is None or board is None:
+            return command.main(port)
+        target = brokers.external(broker, trust is not None)
+        return remote_logs.main(target.host, target.port, user, board, seconds, trust)
 
     end(
-        lambda: command.main(port),
+        shown,
         boards.BoardError,
         connected.ConnectedError,
         command.LogsError,
+        TrustError,
+        WatchError,
     )
 
 

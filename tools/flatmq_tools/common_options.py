@@ -17,6 +17,14 @@ Decorator = Callable[[_Command], _Command]
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 """The path of an existing file."""
 
+
+def board_name(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """Check the name of a board, which is a level of its topics."""
+    if name and set(name) & set("+#/"):
+        raise click.BadParameter(f"must be the name of a board without + # and /, not {name!r}")
+    return name
+
+
 USER = click.option(
     "--user",
     help=f"User name at the broker; the password is read from {PASSWORD} in the environment.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rich import box
@@ -22,6 +23,7 @@ from .trust import Trust
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
 TURN_MS = 200
+LARGEST = 16_384  # bytes of a message: others are skipped
 PATIENCE_MS = 10_000  # for the broker, and for its word on the subscription
 
 
@@ -111,13 +113,35 @@ def shown(readings: dict[str, senml.Record]) -> str:
 UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 12.1)
 
 
-def follow(client: Client, watch: Watch, lines: list[str]) -> None:
-    """Subscribe. Raises WatchError when the broker does not allow it."""
+def made(host: str, port: int, user: str | None, trust: Trust | None, name: str) -> Client:
+    """Return a client of a command that is called `name`, not connected yet.
 
-    def take(message: Message) -> None:
-        lines.append(watch.take(message.topic.decode(errors="replace"), message.payload))
+    The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
+    """
+    return Client(
+        f"{name}-{os.getpid()}",
+        host,
+        port,
+        user=user,
+        password=os.environ.get(PASSWORD),
+        link=trust.link(host, port) if trust else None,
+        rx_size=LARGEST,
+        quiet=True,
+    )
 
-    subscription = client.subscribe([f.encode() for f in FILTERS], take, qos=1)
+
+def follow(
+    client: Client, filters: list[str], take: Callable[[str, Message], object], qos: int = 1
+) -> None:
+    """Connect and subscribe; `take` is called with each topic and message.
+
+    Raises WatchError when the broker does not allow it.
+    """
+
+    def named(message: Message) -> None:
+        take(message.topic.decode(errors="replace"), message)
+
+    subscription = client.subscribe([f.encode() for f in filters], named, qos=qos)
     try:
         client.connect(PATIENCE_MS)
     except MQTTError as error:
@@ -126,7 +150,7 @@ def follow(client: Client, watch: Watch, lines: list[str]) -> None:
     while subscription.granted is None and time.monotonic() < end:
         client.poll(TURN_MS)
     if subscription.granted is None or 0x80 in subscription.granted:
-        raise WatchError(f"the broker refuses the subscription to {', '.join(FILTERS)}")
+        raise WatchError(f"the broker refuses the subscription to {', '.join(filters)}")
 
 
 def main(
@@ -139,25 +163,16 @@ def main(
 ) -> int:
     """Watch until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
 
-    The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
-    Raises WatchError and TrustError.
+    `user` and `trust` are as for `made`. Raises WatchError and TrustError.
     """
     console = Console()
     watch = Watch()
     lines: list[str] = []
-    client = Client(
-        f"watch-{os.getpid()}",
-        host,
-        port,
-        user=user,
-        password=os.environ.get(PASSWORD),
-        link=trust.link(host, port) if trust else None,
-        quiet=True,
-    )
+    client = made(host, port, user, trust, "watch")
     end = None if seconds is None else time.monotonic() + seconds
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        follow(client, watch, lines)
+        follow(client, FILTERS, lambda topic, m: lines.append(watch.take(topic, m.payload)))
         live = stack.enter_context(Live(console=console)) if console.is_terminal else None
         over = False
         while not over:

@@ -4,6 +4,7 @@ Each turn of a sketch's loop feeds the watchdog, and that looks for a line: Pyth
 executed here. Lines that begin with @ go to the test.
 """
 
+import builtins
 import select
 import sys
 
@@ -31,6 +32,19 @@ longest = 0  # ms between two feeds
 turns = 0
 slept = []
 broken = {}  # calls of parts that raise, such as "led" or "wdt": to the exception
+
+
+class Terminal:
+    """A replacement for the module os: `dupterm` is not in every port."""
+
+    def dupterm(self, stream):
+        really = print
+
+        def both(*words):
+            really(*words)
+            stream.write(" ".join(str(word) for word in words).encode() + b"\r\n")
+
+        builtins.print = both
 
 
 def use(part):

@@ -78,7 +78,7 @@ class WDT:
 
 class _Mem32:
     def __getitem__(self, address):
-        return bench.mem32[address]
+        return bench.mem32.get(address, 0)
 
     def __setitem__(self, address, value):
         bench.mem32[address] = value
@@ -99,6 +99,9 @@ class RTC:
         if data is None:
             return RTC.kept
         RTC.kept = data
+
+    def datetime(self, value):
+        bench.tell("clock", *value)
 
 
 try:

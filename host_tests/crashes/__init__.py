@@ -1,0 +1,1 @@
+"""Boards that say why: crashes, logs over the broker, and the time."""

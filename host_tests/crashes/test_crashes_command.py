@@ -1,0 +1,145 @@
+"""`flatmq crashes`, and the program of docs/crashes.md."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from conftest import ROOT, interpreter_command, library
+from flatmq import Client
+from flatmq_tools import broker, cli, remote_logs
+from flatmq_tools.interpreter import environment
+from observer import retained
+
+HERE = Path(__file__).parent
+PAGE = (ROOT / "docs" / "crashes.md").read_text("utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+DEADLINE = 60
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[broker.Broker]:
+    with broker.embedded() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def board(running: broker.Broker) -> Iterator[Client]:
+    client = Client(b"board", running.host, running.port)
+    client.connect(DEADLINE * 1000)
+    yield client
+    client.disconnect()
+
+
+def _publish(board: Client, name: str, payload: bytes) -> None:
+    assert board.publish(f"dev/{name}/crash", payload, 1, True)
+    assert board.wait(DEADLINE * 1000)
+
+
+def _crashes(running: broker.Broker, *words: str) -> str:
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, ["crashes", running.address, *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def _here(program: str, running: broker.Broker) -> str:
+    """Return a program of the page with the address of the broker."""
+    assert program.count('"192.168.1.10"') == 1
+    return program.replace('"192.168.1.10"', f'"{running.host}", {running.port}')
+
+
+def test_the_page_keeps_its_word(running: broker.Broker, tmp_path: Path) -> None:
+    """Its program crashes twice on MicroPython; after that its command shows what it says."""
+    program = PROGRAMS[0]
+    program = _here(program, running).replace("Every(1000)", "Every(1)")
+    (tmp_path / "greenhouse.py").write_text(program.replace("guard(main)", "guard(main, 0)"))
+    for _ in range(2):
+        assert retained(running.host, running.port, "dev/greenhouse/crash") is None
+        done = subprocess.run(
+            [*interpreter_command("micropython", "128k"), "greenhouse.py"],
+            cwd=tmp_path,
+            env=environment(library("micropython")),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+        assert "IndexError" in done.stdout
+    (shown,) = re.findall(r"```\n(greenhouse:\n.*?)```", PAGE, re.DOTALL)
+    told = _crashes(running, "greenhouse")
+    assert shown in told
+    assert re.search(
+        r"greenhouse +\d+ s ago +greenhouse 1\.4 .* 1 +IndexError: pop from empty", told
+    )
+    _crashes(running, "greenhouse", "--clear")
+    assert retained(running.host, running.port, "dev/greenhouse/crash") is None
+    assert "no crash of greenhouse" in _crashes(running, "greenhouse")
+
+
+def test_what_the_second_program_prints_is_shown(running: broker.Broker, tmp_path: Path) -> None:
+    """Only while somebody listens, and from what was printed before."""
+    terminal = "import bench, flatmq.log\nflatmq.log.os = bench.Terminal()\n"
+    (tmp_path / "greenhouse.py").write_text(terminal + _here(PROGRAMS[1], running))
+    out = io.StringIO()
+    with subprocess.Popen(
+        [*interpreter_command("micropython", "128k"), "greenhouse.py"],
+        cwd=tmp_path,
+        env=environment(library("micropython"), HERE.parent / "sketches" / "fakes"),
+        stdout=subprocess.DEVNULL,
+    ) as board:
+        remote_logs.main(
+            running.host, running.port, None, "greenhouse", DEADLINE, None, out,
+            lambda: out.getvalue().count("\n") > 80,
+        )  # fmt: skip
+        board.kill()
+    shown = out.getvalue()
+    first = int(shown.split("\n")[1].removeprefix("turn "))
+    assert f"turn {first}\nturn {first + 1}\n" in shown
+    assert "missing" not in shown
+
+
+def test_a_table_of_all_boards(running: broker.Broker, board: Client) -> None:
+    record = {
+        "cause": "exception", "trace": "Traceback:\n  File 1\nValueError: x", "version": "1.4",
+        "uptime": 7300, "heap": 51200, "count": 3, "time": time.time() - 3 * 86400,
+    }  # fmt: skip
+    _publish(board, "a", json.dumps(record).encode())
+    _publish(board, "b", b'{"cause":"watchdog"}')
+    told = _crashes(running)
+    assert re.search(r"\ba +3 d ago +1\.4 +2 h +51200 +3 +ValueError: x", told)
+    assert re.search(r"\bb +watchdog", told)
+    assert "File 1" not in told
+    assert "a:\nTraceback:\n  File 1\nValueError: x\n" in _crashes(running, "--trace")
+    assert "watchdog" not in _crashes(running, "a")
+
+
+def test_what_is_no_record_is_shown_as_that(running: broker.Broker, board: Client) -> None:
+    odd = [b"\xff\0", b"[1]", b"[" * 900, b'{"trace": 1, "uptime": {}, "time": "x"}', b"7"]
+    for n, payload in enumerate(odd):
+        _publish(board, f"odd{n}", payload)
+    told = _crashes(running)
+    assert told.count("not a record of a crash") == len(odd) - 1
+    for n in range(len(odd)):
+        assert f"odd{n}" in told
+        _publish(board, f"odd{n}", b"")
+
+
+def test_a_record_moves_no_cursor(running: broker.Broker, board: Client) -> None:
+    _publish(board, "c", json.dumps({"trace": "x\x1b[2J\rValueError", "version": "\x07"}).encode())
+    assert not re.search(r"[\x1b\r\x07]", _crashes(running, "c"))
+    _publish(board, "c", b"")
+
+
+def test_a_board_must_be_named_to_be_cleared(running: broker.Broker) -> None:
+    for words in (["--clear"], ["+", "--clear"], ["a/b"]):
+        done = CliRunner().invoke(cli.main, ["crashes", running.address, *words])
+        assert done.exit_code == 2, words

@@ -1,0 +1,102 @@
+"""`flatmq time` answers boards, which are programs on both interpreters."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import typed_command
+from conftest import ROOT, interpreter_command, library
+from flatmq_tools import broker, timing
+from flatmq_tools.interpreter import environment
+from observer import Observer
+
+DEADLINE = 60
+BOARD = """
+import time
+from flatmq import Client
+from flatmq.timesync import TimeSync
+
+began = []
+client = Client(b"clock", "{host}", {port})
+sync = TimeSync(client, b"dev/clock/time", limit_ms=60000, set=began.append)
+client.start()
+end = time.time() + {deadline}
+while not began and time.time() < end:
+    client.poll(5)
+    sync.poll()
+print(began[0], sync.took)
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[broker.Broker]:
+    with broker.embedded() as running:
+        yield running
+
+
+@pytest.fixture
+def printed(running: broker.Broker) -> Iterator[io.StringIO]:
+    """The command at work, and what it prints."""
+    text = io.StringIO()
+    stop = threading.Event()
+    arguments = (running.host, running.port, None, None, None, Console(file=text), stop.is_set)
+    thread = threading.Thread(target=timing.main, args=arguments)
+    thread.start()
+    yield text
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("python", ["cpython", "micropython"])
+def test_a_board_has_the_time(python: str, running: broker.Broker, printed: io.StringIO) -> None:
+    program = BOARD.format(host=running.host, port=running.port, deadline=DEADLINE)
+    before = time.time()
+    done = subprocess.run(
+        [*interpreter_command(python, "128k"), "-c", program],
+        env=environment(library(python)),
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    second, took = map(int, done.stdout.split())
+    assert before - 1 <= second - took / 2000 <= time.time() + 1
+    assert printed.getvalue() == "clock asks for the time\n"
+
+
+def test_the_program_of_the_page_sets_the_clock(
+    running: broker.Broker, printed: io.StringIO, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "crashes.md").read_text("utf-8")
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[2]
+    program = program.replace('"192.168.1.10"', f'"{running.host}", {running.port}')
+    (tmp_path / "greenhouse.py").write_text(program.replace("range(500)", "range(5000)"))
+    fakes = Path(__file__).parents[1] / "sketches" / "fakes"
+    with typed_command.running(
+        [*interpreter_command("micropython", "128k"), "greenhouse.py"],
+        tmp_path,
+        environment(library("micropython"), fakes),
+    ) as board:
+        typed_command.until("@clock 20", board)
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", b"12345678901", b"-1"])
+def test_what_is_no_request_is_not_answered(
+    payload: bytes, running: broker.Broker, printed: io.StringIO
+) -> None:
+    with Observer(running.host, running.port, "dev/odd/time") as seen:
+        seen.until(
+            lambda: seen.payloads("dev/odd/time"),
+            lambda: (seen.send("dev/odd/time/get", payload), seen.send("dev/odd/time/get", "7")),
+        )
+        assert all(answer.startswith(b"7 ") for answer in seen.payloads("dev/odd/time"))

@@ -1,0 +1,357 @@
+"""Crashes: what is kept, and that it is published until it is acknowledged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import peer
+from flatmq import crash
+from unit.both_versions import VersionBench
+
+TOPIC = b"dev/pico-1/crash"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a board that has just started."""
+    monkeypatch.setattr(crash, "_kept", None)
+    monkeypatch.setattr(crash, "_reporter", None)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "crash.json")
+
+
+def fail(text: str = "the pool is empty", depth: int = 0) -> None:
+    if depth:
+        fail(text, depth - 1)
+    raise ValueError(text)
+
+
+def kept(path: str, *arguments: Any) -> bool:
+    """Keep what `fail` raises."""
+    try:
+        fail(*arguments)
+    except ValueError as error:
+        return crash.keep(error, path)
+
+
+def record(path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(path).read_text())
+    return found
+
+
+def published(bench: VersionBench) -> list[Any]:
+    """Return the PUBLISH packets; each must be retained, at QoS 1 and to the topic."""
+    packets = bench.published()
+    assert all((p.topic, p.qos, p.retain) == (TOPIC, 1, True) for p in packets)
+    return packets
+
+
+def turn(bench: VersionBench, crashes: crash.Crashes) -> None:
+    crashes.poll()
+    bench.client.flush()
+
+
+def test_the_traceback_the_version_and_the_time_are_kept(path: str) -> None:
+    assert kept(path)
+    found = record(path)
+    assert found["trace"].startswith("Traceback (most recent call last):\n")
+    assert "test_crash.py" in found["trace"]
+    assert found["trace"].endswith("\nValueError: the pool is empty")
+    assert (found["cause"], found["count"]) == ("exception", 1)
+    assert found["version"].startswith("flatmq ")
+    assert found["time"] > 1_700_000_000
+
+
+def test_of_a_long_traceback_the_head_and_the_innermost_frames_are_kept(path: str) -> None:
+    def innermost() -> None:
+        deep(30)
+
+    def deep(n: int) -> None:
+        return deep(n - 1) if n & 1 else shallow(n)
+
+    def shallow(n: int) -> None:
+        return deep(n - 1) if n else fail()
+
+    try:
+        innermost()
+    except ValueError as error:
+        crash.keep(error, path)
+    trace = record(path)["trace"]
+    assert len(trace) <= 1000
+    assert trace.startswith("Traceback (most recent call last):\n  ...\n  ")
+    assert "in fail\n" in trace
+    assert "in innermost" not in trace
+    assert trace.endswith("\nValueError: the pool is empty")
+
+
+def test_a_long_exception_leaves_room_for_the_frames(path: str) -> None:
+    kept(path, "long" * 5000)
+    trace = record(path)["trace"]
+    assert len(trace) <= 1000
+    assert "in fail\n" in trace
+    assert "\nValueError: longlong" in trace
+
+
+def test_only_printable_ascii_leaves_the_board(path: str) -> None:
+    kept(path, "red \x1b[31m, \0 and Grüße")
+    assert record(path)["trace"].endswith("ValueError: red ?[31m, ? and Gr????e")
+
+
+def test_an_exception_that_cannot_be_printed_is_named(path: str) -> None:
+    class Silent(ValueError):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    crash.keep(Silent(), path)
+    assert "Silent" in record(path)["trace"]
+
+
+def test_two_crashes_before_a_connection(path: str) -> None:
+    kept(path, "one")
+    kept(path, "two")
+    found = record(path)
+    assert found["trace"].endswith("two")
+    assert found["count"] == 2
+
+
+def test_the_same_exception_is_kept_once(path: str) -> None:
+    """It may pass through several places that keep what they catch."""
+    error = ValueError("x")
+    assert crash.keep(error, path) and crash.keep(error, path)
+    assert record(path)["count"] == 1
+
+
+def test_no_place_for_the_record_raises_nothing(tmp_path: Path) -> None:
+    assert not kept(str(tmp_path / "no-folder" / "crash.json"))
+
+
+def test_it_is_published_once_and_removed_when_acknowledged(path: str, make: Callable) -> None:
+    kept(path)
+    bench = make()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    crashes.poll()
+    bench.online()
+    assert bench.sent() == []
+    for _ in range(3):
+        turn(bench, crashes)
+    (message,) = published(bench)
+    assert json.loads(message.payload) == record(path)
+    bench.feed(peer.puback(message.pid))
+    assert Path(path).exists()
+    turn(bench, crashes)
+    assert not Path(path).exists()
+    assert published(bench) == []
+
+
+def test_a_power_cut_before_the_acknowledgement_repeats_it(path: str, make: Callable) -> None:
+    kept(path)
+    payloads = []
+    for _ in range(2):
+        bench = make().online()
+        turn(bench, crash.Crashes(bench.client, TOPIC, path=path))
+        (message,) = published(bench)
+        payloads.append(message.payload)
+    assert payloads[0] == payloads[1]
+
+
+def test_a_lost_connection_is_left_to_the_client(path: str, make: Callable) -> None:
+    kept(path)
+    bench = make(retry_ms=1).online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    turn(bench, crashes)
+    (first,) = published(bench)
+    bench.outage()
+    turn(bench, crashes)
+    bench.online(present=False)
+    turn(bench, crashes)
+    (again,) = published(bench)
+    assert again.payload == first.payload
+    bench.feed(peer.puback(again.pid))
+    turn(bench, crashes)
+    assert not Path(path).exists()
+
+
+def test_a_crash_meanwhile_replaces_the_one_that_is_on_its_way(path: str, make: Callable) -> None:
+    """An exception that the program goes on after. The acknowledgement of the first is not its."""
+    kept(path, "one")
+    bench = make().online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    turn(bench, crashes)
+    (first,) = published(bench)
+    kept(path, "two")
+    bench.feed(peer.puback(first.pid))
+    turn(bench, crashes)
+    (second,) = published(bench)
+    assert json.loads(second.payload)["trace"].endswith("two")
+    assert json.loads(second.payload)["count"] == 2
+    bench.feed(peer.puback(second.pid))
+    turn(bench, crashes)
+    assert not Path(path).exists()
+
+
+def test_no_room_in_the_queue_is_waited_for(path: str, make: Callable) -> None:
+    kept(path)
+    bench = make(inflight=1).online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    pid = bench.client.publish(b"t", b"", 1)
+    turn(bench, crashes)
+    assert [p.topic for p in bench.published()] == [b"t"]
+    bench.feed(peer.puback(pid))
+    turn(bench, crashes)
+    assert len(published(bench)) == 1
+
+
+@pytest.mark.parametrize("room", [500, 1024])
+def test_a_small_queue_gets_a_shorter_traceback(room: int, path: str, make: Callable) -> None:
+    """No shorter than needed."""
+    frames = "".join(f'  File "greenhouse.py", line {n}, in read\n' for n in range(30))
+    trace = f"Traceback (most recent call last):\n{frames}ValueError: x"
+    Path(path).write_text(json.dumps({"cause": "exception", "trace": trace, "count": 1}))
+    bench = make(tx_size=room).online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    for _ in range(30):
+        turn(bench, crashes)
+    (message,) = published(bench)
+    assert room * 3 // 4 < len(message.payload) < room
+    found = json.loads(message.payload)["trace"]
+    assert found.startswith("Traceback (most recent call last):\n  ...\n  File")
+    assert found.endswith("line 29, in read\nValueError: x")
+
+
+def test_a_topic_that_is_not_valid_is_an_error(path: str, make: Callable) -> None:
+    kept(path)
+    bench = make().online()
+    crashes = crash.Crashes(bench.client, b"dev/+/crash", path=path)
+    with pytest.raises(ValueError, match="wildcard"):
+        for _ in range(9):
+            turn(bench, crashes)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "1", '{"a":', "\0\xff", "[" * 3000, '{"a":"%s"}' % ("x" * 9000)]
+)
+def test_a_file_that_is_no_record_is_removed(text: str, path: str, make: Callable) -> None:
+    Path(path).write_text(text)
+    bench = make().online()
+    turn(bench, crash.Crashes(bench.client, TOPIC, path=path))
+    assert published(bench) == []
+    assert not Path(path).exists()
+
+
+def test_a_record_of_a_later_version_is_published_as_it_is(path: str, make: Callable) -> None:
+    later = {"format": 9, "count": "many", "frames": [{"line": 3}]}
+    Path(path).write_text(json.dumps(later))
+    bench = make().online()
+    turn(bench, crash.Crashes(bench.client, TOPIC, path=path))
+    (message,) = published(bench)
+    assert json.loads(message.payload) == later
+    kept(path)  # and it can be counted on
+    assert record(path)["count"] == 1
+
+
+def test_a_reset_by_the_watchdog(path: str, make: Callable) -> None:
+    bench = make().online()
+    turn(bench, crash.Crashes(bench.client, TOPIC, watchdog=True, path=path))
+    (message,) = published(bench)
+    found = json.loads(message.payload)
+    assert (found["cause"], found["count"]) == ("watchdog", 1)
+    assert "trace" not in found
+    assert record(path) == found  # a power cut now loses nothing
+    kept(path)  # what is known of an exception is worth more
+    bench = make().online()
+    turn(bench, crash.Crashes(bench.client, TOPIC, watchdog=True, path=path))
+    assert json.loads(published(bench)[0].payload)["cause"] == "exception"
+
+
+def test_a_reset_by_the_watchdog_is_published_from_a_full_flash(
+    tmp_path: Path, make: Callable
+) -> None:
+    bench = make().online()
+    path = str(tmp_path / "no-folder" / "crash.json")
+    turn(bench, crash.Crashes(bench.client, TOPIC, watchdog=True, path=path))
+    assert json.loads(published(bench)[0].payload)["cause"] == "watchdog"
+
+
+def test_the_uptime_is_that_of_the_program(path: str, make: Callable) -> None:
+    """Over the wrap of the clock of a board, after 12 days."""
+    bench = make()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    for _ in range(20 * 24):
+        bench.clock.now += 3_600_000
+        crashes.poll()
+    bench.clock.now += 1500
+    kept(path)
+    assert record(path)["uptime"] == 20 * 86400 + 1
+
+
+class Reset(BaseException):
+    """The board is reset."""
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The pauses of `guard`, on a board."""
+
+    def reset() -> None:
+        raise Reset
+
+    seen: list[float] = []
+    monkeypatch.setitem(sys.modules, "machine", SimpleNamespace(reset=reset))  # type: ignore[arg-type]
+    monkeypatch.setattr(crash.time, "sleep", seen.append)
+    monkeypatch.setattr(crash, "PATH", "not used")
+    yield seen
+
+
+def test_a_guarded_program_is_kept_printed_and_reset(
+    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
+    with pytest.raises(Reset):
+        crash.guard(fail)
+    assert naps == [5]
+    assert record(path)["trace"].endswith("ValueError: the pool is empty")
+    printed = capsys.readouterr()
+    assert "ValueError: the pool is empty" in printed.out + printed.err
+    assert "reset in 5 s; Ctrl-C stops that" in printed.out
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_and_sys_exit_are_no_crash(
+    error: type[BaseException], path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
+
+    def program() -> None:
+        raise error
+
+    with pytest.raises(error):
+        crash.guard(program)
+    assert not Path(path).exists()
+    assert naps == []
+
+
+def test_ctrl_c_in_the_pause_leads_to_the_prompt(
+    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
+
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(crash.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        crash.guard(fail)
+
+
+def test_a_guarded_program_returns_what_it_returns(naps: list[float]) -> None:
+    assert crash.guard(lambda: 7) == 7

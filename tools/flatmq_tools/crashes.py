@@ -1,0 +1,133 @@
+"""The crashes that boards have published, which the broker retains on dev/NAME/crash."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flatmq import Client
+from flatmq.rare.message import Message
+
+from .trust import Trust
+from .watch import PATIENCE_MS, WatchError, follow, made
+
+QUIET_S = 1.0  # after the answer to a ping: then everything that is retained has come
+
+
+@dataclass
+class Crash:
+    """A record, of which anything may be missing."""
+
+    cause: str = ""
+    trace: str = ""
+    version: str = ""
+    count: str = ""
+    uptime: str = ""
+    heap: str = ""
+    time: float | None = None
+
+    @property
+    def error(self) -> str:
+        """The exception's last line, or the cause."""
+        return self.trace.rpartition("\n")[2] or self.cause
+
+
+def read(payload: bytes) -> Crash:
+    """Return what a payload says; the cause says so if it is no record."""
+    try:
+        record = json.loads(payload)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        return Crash("not a record of a crash")
+    names = ("cause", "trace", "version", "count", "uptime", "heap")
+    texts = {name: printable(record.get(name, "")) for name in names}
+    when = record.get("time")
+    return Crash(**texts, time=when if isinstance(when, (int, float)) else None)
+
+
+def printable(value: Any) -> str:
+    """Return a text that moves no cursor, whatever a board has published."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(value))
+
+
+def span(seconds: float) -> str:
+    """Return a time for people, such as 3 h."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def table(crashes: dict[str, Crash]) -> Table:
+    """All crashes, one line for each board."""
+    result = Table(box=box.SIMPLE)
+    for head in ("board", "when", "version", "after", "free heap", "times", "why"):
+        result.add_column(head, overflow="fold")
+    now = time.time()
+    for name, crash in sorted(crashes.items()):
+        ago = "" if crash.time is None else f"{span(max(0.0, now - crash.time))} ago"
+        after = span(float(crash.uptime)) if crash.uptime.isdecimal() else ""
+        row = (name, ago, crash.version, after, crash.heap, crash.count, crash.error)
+        result.add_row(*map(Text, row))
+    return result
+
+
+def _fetch(client: Client, board: str) -> dict[str, Crash]:
+    """Connect, and return what is retained."""
+    found: dict[str, Crash] = {}
+    last = time.monotonic()
+
+    def take(topic: str, message: Message) -> None:
+        nonlocal last
+        last = time.monotonic()
+        if len(message):
+            found[printable(topic.split("/")[1])] = read(message.payload)
+
+    follow(client, [f"dev/{board}/crash"], take, qos=0)
+    client.ping()
+    last = time.monotonic()
+    while client.asked or time.monotonic() < last + QUIET_S:
+        client.poll(100)
+        if not client.connected:
+            raise WatchError(f"the connection ended: {client.error}")
+    return found
+
+
+def main(
+    host: str,
+    port: int,
+    user: str | None,
+    board: str | None,
+    trace: bool,
+    clear: bool,
+    trust: Trust | None = None,
+    console: Console | None = None,
+) -> int:
+    """Show the crashes of all boards, or of one; return 0.
+
+    `trace`: with whole tracebacks. `clear`: remove that of `board` from the broker. `user` and
+    `trust` are as for `watch.made`. Raises WatchError and TrustError.
+    """
+    console = console or Console()
+    client = made(host, port, user, trust, "crashes")
+    crashes = _fetch(client, board or "+")
+    if crashes:
+        console.print(table(crashes))
+    else:
+        console.print(f"no crash of {board or 'any board'}")
+    for name, crash in sorted(crashes.items()) if trace or board else ():
+        console.print(Text(f"{name}:\n{crash.trace or crash.cause}\n"), soft_wrap=True)
+    if clear and crashes:
+        client.publish(f"dev/{board}/crash", b"", 1, True)
+        if not client.wait(PATIENCE_MS):
+            raise WatchError(f"the broker has not acknowledged the clearing of {board}")
+    client.disconnect()
+    return 0

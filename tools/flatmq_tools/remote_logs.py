@@ -1,0 +1,87 @@
+"""Show what a board prints, which it publishes while somebody listens."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from rich.console import Console
+
+from flatmq import Client
+from flatmq.rare.message import Message
+
+from .crashes import printable
+from .trust import Trust
+from .watch import TURN_MS, follow, made
+
+LISTEN_S = 10  # asked for at a time
+_AGAIN_S = 2.0
+_HEAD = 11  # bytes: the number of bytes printed before this piece, and a space
+_WRAP = 1 << 30
+
+
+class Printed:
+    """The pieces of a log: `text` returns one, after what is missing before it."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+
+    def text(self, payload: bytes) -> str:
+        """Return a piece as text; it moves no cursor."""
+        head, body = payload[:_HEAD], payload[_HEAD:]
+        if not (len(head) == _HEAD and head[:-1].isdigit()):
+            return f"[not a piece of a log: {payload[:40]!r}]\n"
+        at = int(head)
+        missing = "" if self._next is None else self._gap(at)
+        self._next = (at + len(body)) % _WRAP
+        lines = body.decode(errors="replace").replace("\r\n", "\n").replace("\t", "    ")
+        return missing + printable(lines)
+
+    def _gap(self, at: int) -> str:
+        gap = (at - (self._next or 0)) % _WRAP
+        if not gap:
+            return ""
+        return f"[{gap} bytes are missing]\n" if gap < _WRAP // 2 else "[the board was reset]\n"
+
+
+def _listen(client: Client, board: str) -> None:
+    client.publish(f"dev/{board}/log/listen", str(LISTEN_S))
+
+
+def main(
+    host: str,
+    port: int,
+    user: str | None,
+    board: str,
+    seconds: float | None,
+    trust: Trust | None = None,
+    out: TextIO | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Show what `board` prints until Ctrl-C, for so many seconds, or until `stop`; return 0.
+
+    `user` and `trust` are as for `watch.made`. Raises WatchError and TrustError.
+    """
+    out = out or sys.stdout
+    printed = Printed()
+    client = made(host, port, user, trust, "logs")
+
+    def take(_topic: str, message: Message) -> None:
+        out.write(printed.text(message.payload))
+        out.flush()
+
+    end = None if seconds is None else time.monotonic() + seconds
+    with contextlib.suppress(KeyboardInterrupt):
+        follow(client, [f"dev/{board}/log"], take, qos=0)
+        Console(stderr=True).print(f"{board}: Ctrl-C ends it", style="dim", highlight=False)
+        due = 0.0
+        while not stop() and (end is None or time.monotonic() < end):
+            if time.monotonic() >= due:
+                due = time.monotonic() + _AGAIN_S
+                _listen(client, board)
+            client.poll(TURN_MS)
+    client.disconnect()
+    return 0
