@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         *(f"rare/{name}" for name in {*methods.modules().values()} - {"handover"}),
     ),
     "spool": ("spool", "rare/handover"),
+    "ha": ("ha",),
     "senml": ("senml",),
     "serial": ("stream_uart",),
     "tls": ("stream_tls", "stream_tls_board"),
