@@ -28,6 +28,10 @@ class Parts:
 
 
 def _made(station, name):
+    if name == "ha":
+        from ha_part import HomeAssistant
+
+        return HomeAssistant(station)
     if name == "prompt":
         from prompt_part import prompt
 
@@ -36,4 +40,4 @@ def _made(station, name):
         from updates_part import UpdatesPart
 
         return UpdatesPart(station)
-    raise ValueError(f"device.parts: {name} is unknown, there are prompt, updates")
+    raise ValueError(f"device.parts: {name} is unknown, there are ha, prompt, updates")

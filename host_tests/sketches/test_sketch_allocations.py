@@ -27,6 +27,15 @@ MAY_BE_ON_HEAP = {
     "chip_rp2": {"Chip.recall"},
     "clock": {"Clock._look"},  # until the clock is set
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
+    "ha_part": {
+        "HomeAssistant.__init__",
+        "HomeAssistant.__init__.<genexpr>",
+        "HomeAssistant._add",
+        "HomeAssistant._add.<genexpr>",
+        "Record.__init__",
+        "Record.__init__.<genexpr>",
+        "Record.pieces",
+    },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
     "parts": {"Parts.__init__"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
