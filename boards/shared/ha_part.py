@@ -156,7 +156,7 @@ class HomeAssistant:
                 self._always = s.always_sleeps
                 s.sleep_for = 0
         elif self._held:
-            if s.always_sleeps or not self._always:  # else it was told to stay awake meanwhile
+            if s.always_sleeps or not self._always:  # else a command keeps it awake
                 s.sleep_for = self._held
             self._held = 0
 

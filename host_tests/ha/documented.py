@@ -1,4 +1,4 @@
-"""What Home Assistant documents for MQTT discovery, as of its release 2025.4.
+"""The fields that Home Assistant documents for MQTT discovery, in its release 2025.4.
 
 From the pages of the integration "MQTT" and of each of its platforms: "Device discovery payload",
 "Supported abbreviations in MQTT discovery messages", and "Configuration variables".

@@ -1,4 +1,4 @@
-"""What a device publishes for Home Assistant, and how it obeys."""
+"""A device of Home Assistant: its message, states and commands."""
 
 from __future__ import annotations
 

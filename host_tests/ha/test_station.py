@@ -20,7 +20,7 @@ CONFIG = "homeassistant/device/{}/config"
 
 
 class Hub:
-    """What Home Assistant knows of a device, and does with it."""
+    """The side of Home Assistant: it sees a device, and gives commands."""
 
     def __init__(self, host: str, port: int, device: str) -> None:
         self.device = device
@@ -143,7 +143,7 @@ def test_led_interval_and_identify(bench: Any) -> None:
 
 
 def test_a_board_that_sleeps_is_described_first(bench: Any) -> None:
-    """It wakes, and stays awake if it is told to."""
+    """After it wakes, it stays awake if a command says so."""
     board, hub = bench("sleeps-ha", f"{ALONE};{SOON}", parts="ha", sleep=True)
     board.await_("deepsleep")
     assert board.next() is None

@@ -308,17 +308,17 @@ class Device:
         if (
             self.due is not None
             and ticks_diff(clock.ticks_ms(), self.due) >= 0
-            and not self._publish()
+            and not self._describe()
         ):
             return
         if self.news:
-            self._tell()
+            self._report()
 
     def _greet(self, c):
         if self._online is None or c.publish(self.status, self._online, 1, True) is not None:
             self._greeted = c.stats.connects
 
-    def _publish(self):
+    def _describe(self):
         """Hand the message to the client. Returns whether it took it."""
         if self._client.pending:
             return False
@@ -334,15 +334,15 @@ class Device:
                     each.news = self.news = True
         return True
 
-    def _tell(self):
+    def _report(self):
         """Publish the states that are news, as long as there is room."""
         self.news = False
         for each in self.components:
-            if each.news and not self._told(each):
+            if each.news and not self._reported(each):
                 self.news = True
                 return
 
-    def _told(self, each):
+    def _reported(self, each):
         each.news = self._client.publish(each.topic, self._payload(each), 1, True) is None
         return not each.news
 
