@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from station import Station
 
 _OPEN = const(123)  # the brace with which a record begins
+_WAKES = const(15)  # from sleep, without describing it again
 _OWN = const(2)  # records that are no readings: boot and seq
 
 # A unit of SenML, that of Home Assistant, and what is measured, if Home Assistant has a word for
@@ -68,7 +69,7 @@ class Record(Component):
             if word:
                 yield b'","dev_cla":"' + word.encode()
             yield b'"'
-        yield b',"name":"' + self._name.replace("/", " ").encode() + b'"'
+        yield b',"name":"' + _shown(self._name).encode() + b'"'
 
 
 class HomeAssistant:
@@ -109,10 +110,14 @@ class HomeAssistant:
         self.expires = 0  # s
         self._held = 0  # s; the board is to sleep so long once the message is sent
         self._always = False
+        # It was described when it was switched on.
+        self._woken = station.always_sleeps and station.boot & _WAKES and station.chip.recall()
 
     def poll(self) -> None:
         """Do what is due. Allocates nothing, unless the message is to be published."""
         s = self._station
+        if self._woken and s.always_sleeps:
+            return
         if s.seq != self._seq:
             self._seq = s.seq
             self._look()
@@ -168,3 +173,12 @@ def _described(unit):
         if words[0] == unit:
             return words[1], words[2] if len(words) > 2 else ""
     return unit, ""
+
+
+def _shown(name):
+    """Return the name of a record for people: "bme280/temp" is "BME280 temperature"."""
+    words = []
+    for word in name.split("/"):
+        number = any(c.isdigit() for c in word)
+        words.append(word.upper() if number else "temperature" if word == "temp" else word)
+    return " ".join(words)

@@ -14,7 +14,7 @@ device = Device(client, name, model="Tank", sw_version="1.0")
 level = device.sensor(
     "level", unit_of_measurement="m", device_class="distance", state_class="measurement"
 )
-text = device.sensor("text")
+water = device.sensor("water", icon="mdi:water")
 leak = device.binary_sensor("leak", device_class="moisture")
 pump = device.switch("pump", lambda on: print("pump", on))
 lamp = device.light("lamp", lambda brightness: print("lamp", brightness))
@@ -22,7 +22,9 @@ target = device.number(
     "target", lambda value: print("target", value), 50, 300, 5, 1, unit_of_measurement="°C"
 )
 device.button("restart", lambda: print("restart"), device_class="restart")
-mode = device.component("select", "mode", lambda value: print("mode", value), options=["a", "b"])
+mode = device.component(
+    "select", "mode", lambda value: print("mode", value), options=["eco", "fast"]
+)
 
 
 def install():
@@ -36,12 +38,12 @@ if "removed" in sys.argv:
 else:
     device.switch("valve", print).set(True)
 level.set(1234, 3)
-text.set("trüb")
+water.set("clear")
 leak.set(False)
 pump.set(False)
 lamp.set(0)
 target.set(215, 1)
-mode.set("a")
+mode.set("eco")
 client.start()
 while True:
     client.poll(20)

@@ -35,6 +35,8 @@ MAY_BE_ON_HEAP = {
         "Record.__init__",
         "Record.__init__.<genexpr>",
         "Record.pieces",
+        "_shown",
+        "_shown.<genexpr>",
     },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
     "parts": {"Parts.__init__"},
