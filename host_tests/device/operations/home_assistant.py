@@ -70,7 +70,7 @@ def every_kind_of_state(proof):
         i = i + 1 if i < len(states) - 1 else 0
         home.flow.set(states[i])
         one = home.sent()
-        home.pump.set(states[i])
+        home.lamp.set(states[i])
         yield home.sent() and one
 
 
