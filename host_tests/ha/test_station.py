@@ -69,6 +69,7 @@ def bench(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Any]:
         }
         board = Board("pico_w", tmp_path / device, settings, broker.port)
         (board.folder / "main.py").write_text((BOARDS / sketch / "main.py").read_text())
+        (board.folder / "boot_id").write_text("1")
         made.append((board, Hub(broker.host, broker.port, device)))
         board.boot(setup)
         return made[-1]
@@ -144,11 +145,10 @@ def test_led_interval_and_identify(bench: Any) -> None:
 
 def test_a_board_that_sleeps_is_described_before_its_first_sleep(bench: Any) -> None:
     """Not again when it wakes, until a command keeps it awake."""
-    board, hub = bench("sleeps-ha", "import time", parts="ha", sleep=True)
-    board.kill()
-    (board.folder / "boot_id").write_text("1")
-    for _ in range(3):
-        board.boot(f"{ALONE};{SOON}")
+    board, hub = bench("sleeps-ha", f"{ALONE};{SOON}", parts="ha", sleep=True)
+    for wakes in range(3):
+        if wakes:
+            board.boot(f"{ALONE};{SOON}")
         board.await_("deepsleep")
         assert board.next() is None
     topic = CONFIG.format("sleeps-ha")
