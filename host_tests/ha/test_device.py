@@ -170,6 +170,13 @@ def test_a_will_that_is_not_retained_is_refused(home: Home) -> None:
         home.device()
 
 
+def test_somebody_must_publish_a_status(home: Home) -> None:
+    with pytest.raises(
+        ValueError, match="online must be given, unless the program has set a will"
+    ):
+        home.device(online=None)
+
+
 # Again
 
 

@@ -121,8 +121,8 @@ class Device:
     the will means available. Otherwise the device sets a will.
 
     `refused` counts commands that were not allowed. `due` is when the message is to be published;
-    None: it was. ValueError for a bad identifier, a client that was started before, and a will
-    that is not retained.
+    None: it was. ValueError for a bad identifier, a client that was started before, a will that is
+    not retained, and no `online` without a will.
 
     Each component has a `key`, with the characters of the identifier, which is part of its topics
     and its unique id, and is its name unless `name` is given. Other fields are those of Home
@@ -151,6 +151,8 @@ class Device:
         self.identifier = checked("identifier", identifier or client_id)
         self.base = base or b"dev/" + self.identifier + b"/"
         if will is None:
+            if online is None:
+                raise ValueError("online must be given, unless the program has set a will")
             will = self.base + b"status", b"offline", 1, True
             client.set_will(*will)
         elif not will[3]:
