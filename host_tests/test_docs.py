@@ -42,7 +42,8 @@ DOCS = ROOT / "docs"
 MADE = sorted(DOCS.rglob("*.md"))
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 ON_THE_CLIENT = (
-    "asyncio", "clouds", "design", "guide", "mqtt5", "protocol", "tls", "umqtt", "websocket",
+    "asyncio", "clouds", "design", "guide", "home-assistant", "mqtt5", "protocol", "tls", "umqtt",
+    "websocket",
 )  # fmt: skip
 DESIGN = (DOCS / "design.md").read_text("utf-8")
 RESULTS = (DOCS / "results.md").read_text("utf-8")

@@ -32,6 +32,10 @@ def _made(station, name):
         from crashes_part import crashes
 
         return crashes(station)
+    if name == "ha":
+        from ha_part import HomeAssistant
+
+        return HomeAssistant(station)
     if name == "logs":
         from logs_part import logs
 
@@ -48,4 +52,6 @@ def _made(station, name):
         from updates_part import updates
 
         return updates(station)
-    raise ValueError(f"device.parts: {name} is not one of crashes, logs, prompt, time, updates")
+    raise ValueError(
+        f"device.parts: {name} is not one of crashes, ha, logs, prompt, time, updates"
+    )

@@ -46,8 +46,9 @@ class Station:
     Readings that found no room are counted, too, so that a receiver sees the gap. `failed` counts
     failures by part: a sensor that cannot be read or finds no room in the pack, the LED, the
     watchdog, the spool, the clock. None of them ends the sketch, and the status reports them.
-    `refused` counts commands, and `lost` counts readings. `unsent` is True while the last reading
-    waits for room in the client or the spool. Set
+    `refused` counts commands, and `lost` counts readings. `pack` is the last reading, and `unsent`
+    is True while it waits for room in the client or the spool. `always_sleeps` is the setting
+    `device.sleep`. Set
     `sleep_for` to a number of seconds to sleep that long as soon as everything is acknowledged.
     """
 
@@ -99,7 +100,7 @@ class Station:
                 self._count("spool")
         self.client.subscribe(base + b"cmd/#", self._on_command, 1)
         self.boot = next_boot()
-        self._pack = Pack(name, self.boot, pack)
+        self.pack = Pack(name, self.boot, pack)
         self.chip = chip
         self._watched = device["watchdog"]
         self.sensors = sensors
@@ -107,7 +108,7 @@ class Station:
         self._led = led
         self._wifi = wifi
         self._up = wifi is None
-        self._always_sleeps = device["sleep"]
+        self.always_sleeps = device["sleep"]
         self.sleep_for = 0  # s, once everything is acknowledged
         self._said_asleep = False
         self._begun = False  # the sensors are measuring
@@ -118,7 +119,7 @@ class Station:
         self._flash = self._lit = False
         self.led_on = False
         self._show()
-        if wifi and self._always_sleeps:
+        if wifi and self.always_sleeps:
             from kept import Kept
 
             wifi.kept = Kept(chip, self.boot)
@@ -216,7 +217,7 @@ class Station:
         if self.unsent:
             self.lost += 1
         self.seq = self.seq + 1 & _LAST_SEQ
-        self._pack.begin(self.seq)
+        self.pack.begin(self.seq)
         for i in range(len(self.sensors)):
             self._read(i)
         self.unsent = True
@@ -235,7 +236,7 @@ class Station:
         if not self._ready[i]:  # its value would be old
             return
         try:
-            if self.sensors[i].read(self._pack):
+            if self.sensors[i].read(self.pack):
                 return
         except Exception:
             pass
@@ -243,15 +244,15 @@ class Station:
 
     def _send(self):
         if not self._spooled():
-            self.unsent = self.client.publish(self._telemetry, self._pack.payload(), 1) is None
-        if self._always_sleeps and not self.unsent:
+            self.unsent = self.client.publish(self._telemetry, self.pack.payload(), 1) is None
+        if self.always_sleeps and not self.unsent:
             self.sleep_for = self.interval
 
     def _spooled(self):
         """Put the pack into the spool. Returns False if there is none, or its flash fails."""
         if self._spool and self._readable:
             try:
-                self.unsent = not self._spool.publish(self._telemetry, self._pack.payload(), 1)
+                self.unsent = not self._spool.publish(self._telemetry, self.pack.payload(), 1)
                 return True
             except OSError:
                 self._count("spool")
@@ -353,7 +354,7 @@ class Station:
             self.led_on = message.is_payload(b"on")
         elif name == b"sleep" and value == 0:
             self.sleep_for = 0
-            self._always_sleeps = False
+            self.always_sleeps = False
             if self._said_asleep:
                 self._greeted = 0
         elif name not in (b"identify", b"sleep"):

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 HEAP = "48k"  # for the client and a sketch
 PROOF_HEAP = "80k"  # with proof.py, and the operations over sockets
 SCRIPTED_HEAP = "96k"  # with the scripted peer too, and its longer lists of operations
+HEAPS = {"sockets": PROOF_HEAP, "home_assistant": "128k"}
 MORE_OF_5 = 32  # KB more of these at MQTT 5, whose modules come on top
 
 DEADLINE = 60  # seconds until an interpreter is ended from outside
@@ -90,7 +91,7 @@ def _run_operation(
     before: Path | None = None,
 ) -> list[str]:
     address = (peer.host, str(peer.port)) if peer else ()
-    heap = PROOF_HEAP if module == "sockets" else SCRIPTED_HEAP
+    heap = HEAPS.get(module, SCRIPTED_HEAP)
     if version != 4:
         heap = f"{int(heap[:-1]) + MORE_OF_5}k"
     arguments = (module, name, str(steps), str(version), *address)

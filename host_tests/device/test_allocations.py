@@ -14,6 +14,7 @@ SCRIPTED = {
     "receiving": VERSIONS,
     "receiving_in_pieces": VERSIONS,
     "connection": VERSIONS,
+    "home_assistant": VERSIONS,
     "packing": (4, 5),
     "reporting": (4, 5),
     "serial_line": (4, 5),

@@ -35,6 +35,18 @@ MAY_BE_ON_HEAP = {
     },
     # Where the engine starts, and the engine: a client has one frame of it.
     "engine": {"run", "engine"},
+    # When a device is made, and its message is sent; the last of the device's is `update`.
+    "ha": {
+        "Component.pieces",
+        "Device.__init__",
+        "Device.switch",
+        "Device.light",
+        "Device.number",
+        "Device.button",
+        "Device.static string 159",
+        "Device.component",
+    },
+    "ha_message": {"Stream.seek.<genexpr>", "_described", "members"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     # After a module was loaded.
     "port": {"drop"},

@@ -28,6 +28,17 @@ MAY_BE_ON_HEAP = {
     "clock": {"Clock._look"},  # until the clock is set
     "crashes_part": {"crashes.kept"},  # once
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
+    "ha_part": {
+        "HomeAssistant.__init__",
+        "HomeAssistant.__init__.<genexpr>",
+        "HomeAssistant._add",
+        "HomeAssistant._add.<genexpr>",
+        "Record.__init__",
+        "Record.__init__.<genexpr>",
+        "Record.pieces",
+        "_shown",
+        "_shown.<genexpr>",
+    },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
     "parts": {"Parts.__init__"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.

@@ -80,13 +80,13 @@ class Pack:
         number("seq", seq, 0, _SEQ_MAX)
         n = self._head
         if time is not None:
-            number("digits of time", _size_of(time, 0), 1, 20)
+            number("digits of time", size_of(time, 0), 1, 20)
             n = self._put(n, _BT)
-            n += _size_of(time, 0)
-            _write(self._buf, n, time, 0)
+            n += size_of(time, 0)
+            write(self._buf, n, time, 0)
         n = self._put(n, _SEQ)
-        n += _size_of(seq, 0)
-        _write(self._buf, n, seq, 0)
+        n += size_of(seq, 0)
+        write(self._buf, n, seq, 0)
         self._end = self._put(n, b"}]")
 
     def number(self, label: bytes, value: int, decimals: int = 0) -> bool:
@@ -95,10 +95,10 @@ class Pack:
         `value` may be any int, but receivers that store numbers as IEEE 754 doubles keep 53 bits
         of it (RFC 7493 section 2.2).
         """
-        n = _size_of(value, decimals)
+        n = size_of(value, decimals)
         at = self._open(label, b',"v":', n)
         if at:
-            _write(self._buf, at + n, value, decimals)
+            write(self._buf, at + n, value, decimals)
         return at > 0
 
     def flag(self, label: bytes, value: bool) -> bool:
@@ -127,12 +127,12 @@ class Pack:
         past (section 4.5.3). Call it at most once per record. Returns False if there is no
         room.
         """
-        n = _size_of(value, decimals)
+        n = size_of(value, decimals)
         at = self._end - 2
         if self._end + _len(_T) + n > self._size:
             return False
         at = self._put(at, _T) + n
-        _write(self._buf, at, value, decimals)
+        write(self._buf, at, value, decimals)
         self._end = self._put(at, b"}]")
         return True
 
@@ -195,7 +195,7 @@ def _check_name(name, first):
     raise ValueError(f"name must be as in RFC 8428 section 4.5.1, not {name!r}")
 
 
-def _size_of(value, decimals):
+def size_of(value, decimals):
     """Return the number of characters of a number."""
     n = (2 if value < 0 else 1) + (1 if decimals else 0)
     if value > 0:  # negative, because the negative of every small int is a small int
@@ -207,7 +207,7 @@ def _size_of(value, decimals):
     return n
 
 
-def _write(buf, at, value, decimals):
+def write(buf, at, value, decimals):
     """Write a number so that it ends before `at`."""
     n = -value if value > 0 else value
     while True:

@@ -40,6 +40,7 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Break the TLS streams of clients.",
     ),
     "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
+    "home-assistant": ("ha.real", (), "Show boards in Home Assistant itself."),
     "emulated": ("emulate.real", (), "Run sketches on an emulated board."),
     "emulated-hour": (
         "emulate.hour",

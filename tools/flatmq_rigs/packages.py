@@ -28,6 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "spool": ("spool", "rare/handover"),
     "crashes": ("crash", "log", "timesync"),
+    "ha": ("ha",),
     "senml": ("senml",),
     "serial": ("stream_uart",),
     "tls": ("stream_tls", "stream_tls_board"),

@@ -63,6 +63,9 @@ PROOFS = {
     "soak-websocket": _rig("200,000 over WebSocket", "soak", "--link", "websocket"),
     "crash": _rig("8 kills of each part of the pipeline", "crash"),
     "live": _rig("20,000 messages a second for 3 minutes", "live"),
+    "home-assistant": Proof(
+        "boards in Home Assistant itself", ("flatmq_rigs", "home-assistant"), writes=False
+    ),
     "emulated": Proof(
         "sketches on an emulated Pico W",
         ("flatmq_rigs", "emulated"), writes=False, emulates="pico_w",
