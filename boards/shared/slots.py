@@ -150,8 +150,7 @@ def boot(folder: str = "") -> dict:
     import machine
 
     record = load(folder)
-    was_watchdog = machine.reset_cause() == getattr(machine, "WDT_RESET", -1)
-    if chosen(record, "watchdog" if was_watchdog else ""):
+    if chosen(record, "watchdog" if _by_watchdog(machine) else ""):
         store(record, folder)
     if record["state"] == "new":
         # If nothing feeds it, the board resets. `ota.Updates` does, and so does a station.
@@ -165,6 +164,18 @@ def boot(folder: str = "") -> dict:
         store(record, folder)
         mount(folder + "/" + record["run"])
     return record
+
+
+def _by_watchdog(machine):
+    """Return whether the watchdog ran out."""
+    if machine.reset_cause() != getattr(machine, "WDT_RESET", -1):
+        return False
+    if sys.platform != "rp2":
+        return True
+    # There every reset is one by the watchdog. The Pico SDK leaves a number in a register of it
+    # if it has run out; see crashes_part.py.
+    rp2350 = machine.mem32[0x40000000] >> 12 & 0xFFFF == 4
+    return machine.mem32[(0x400D8000 if rp2350 else 0x40058000) + 0x1C] == 0x6AB73121
 
 
 def mount(path: str) -> None:
@@ -203,6 +214,7 @@ def _crashed(error, folder):
             store(record, folder)
         from flatmq import crash
 
+        crash.version = record["version"]
         crash.keep(error)
     except Exception as e:  # nothing may keep the board from its reset
         sys.print_exception(e)

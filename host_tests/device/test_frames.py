@@ -48,6 +48,12 @@ MAY_BE_ON_HEAP = {
     },
     "ha_message": {"Stream.seek.<genexpr>", "_described", "members"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
+    # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
+    "ota/__init__": {"Updates.__init__", "Updates.tell"},
+    "ota/fetch": {"Sink.__init__", "work", "_steps", "_make_room"},
+    "ota/manifest": {"is_signed", "signed", "static string 125"},
+    # For a line that was typed.
+    "prompt": {"Prompt._run", "Prompt._take"},
     # After a module was loaded.
     "port": {"drop"},
     "properties": {"Properties.__init__", "block", "_put"},

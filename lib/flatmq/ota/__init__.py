@@ -18,7 +18,7 @@ record that chooses between them are in the board's module `slots`.
 
 from binascii import crc32
 
-import slots
+import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import port as clock
 from ..port import collect, const, ticks_diff
@@ -69,7 +69,7 @@ class Updates:
         if reset is None:
             import machine
 
-            reset = machine.reset
+            reset = machine.reset  # type: ignore[attr-defined,unused-ignore]
         self.client = client
         self.board = board
         self.key = key
@@ -108,7 +108,7 @@ class Updates:
             self._whole = False
             self._begin()
         if self._work:
-            self._go_on()
+            next(self._work, None)
         if self.client.connected and self._told != self.client.stats.connects:
             self._pid = self.tell()
         if self._trial:
@@ -174,26 +174,22 @@ class Updates:
         self.seen = text
         self.stop()
         if text:
-            from .fetch import steps
+            from .fetch import work
 
-            self._work = steps(self, text)
+            self._work = work(self, text)
 
-    def _go_on(self) -> None:
-        try:
-            next(self._work)
-        except StopIteration:
-            self._work = None
-        except (OSError, ValueError, MemoryError) as error:
-            self._work = None
-            if self.sink:
-                self.sink.close()
-                self.sink = None
-            if isinstance(error, ValueError):
-                self.tell("refused", str(error))
-            else:
-                self.again = True
-                self.tell("failed", repr(error))
-            collect()
+    def ended(self, error: "Exception | None") -> None:
+        """Say why there is nothing more to do, unless there never was. The work calls it."""
+        self._work = None
+        if self.sink:
+            self.sink.close()
+            self.sink = None
+        if isinstance(error, ValueError):
+            self.tell("refused", str(error))
+        elif error:
+            self.again = True
+            self.tell("failed", repr(error))
+        collect()
 
     def _prove(self) -> None:
         """Look whether a new version has proved itself, or had its time."""

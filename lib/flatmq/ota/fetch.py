@@ -4,7 +4,7 @@ import binascii
 import hashlib
 import os
 
-import slots
+import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import flash
 from .. import port as clock
@@ -30,11 +30,20 @@ _READY_MS = const(5000)  # between two calls of `ready`
 _RESET_MS = const(10000)  # for what waits to be acknowledged, before the reset
 
 
-def steps(u: "Updates", text: bytes) -> "Iterator[None]":
+def work(u: "Updates", text: bytes) -> "Iterator[None]":
     """Fetch what a manifest announces, check it, and reset. Each step is short.
 
-    ValueError with the reason if the manifest is refused, OSError if the flash is.
+    At the end `u.ended` is called, with a ValueError if the manifest is refused.
     """
+    try:
+        yield from _steps(u, text)
+    except Exception as error:
+        u.ended(error)
+    else:
+        u.ended(None)
+
+
+def _steps(u, text):
     said = _wanted(u, text)
     if said is None:
         return
