@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _OPEN = const(123)  # the brace with which a record begins
 _WAKES = const(15)  # from sleep, without describing it again
 _OWN = const(2)  # records that are no readings: boot and seq
+_OFFERED = ("waiting", "fetching", "resetting")  # states of an update that can be taken
 
 # A unit of SenML, that of Home Assistant, and what is measured, if Home Assistant has a word for
 # it. The other units are taken as they are.
@@ -110,6 +111,9 @@ class HomeAssistant:
         self.expires = 0  # s
         self._held = 0  # s; the board is to sleep so long once the message is sent
         self._always = False
+        self._update: Component | None = None  # if there is the part `updates`
+        self._latest = ""  # the version that was published as the latest one
+        self._wanted = False  # somebody has pressed Install
         # It was described when it was switched on.
         self._woken = station.always_sleeps and station.boot & _WAKES and station.chip.recall()
 
@@ -121,6 +125,8 @@ class HomeAssistant:
         if s.seq != self._seq:
             self._seq = s.seq
             self._look()
+        if getattr(s, "updates", None):
+            self._offer(s.updates, s.client)
         if s.led_on != self._lit:
             self._lit = s.led_on
             self._led.set(b"on" if s.led_on else b"off")
@@ -152,6 +158,34 @@ class HomeAssistant:
                     self.device.add(Record(self, name, record.get("u", ""), kind))
                 except ValueError:  # another one differs only in characters that are not allowed
                     pass
+
+    def _offer(self, updates, client):
+        """Show the version that can be installed, and have updates wait for that."""
+        if self._update is None:
+            self._show_updates(updates)
+        offered = updates.state in _OFFERED
+        if not offered:
+            self._wanted = False
+        offered = updates.to if offered else updates.record["version"]
+        if offered != self._latest and client.connected:
+            self._publish(client, offered)
+
+    def _show_updates(self, updates):
+        self._update = self.device.update(
+            "program", updates.record["version"], self.base + b"ota/latest", self._install,
+            name="Program", device_class="firmware", entity_category="config",
+        )  # fmt: skip
+        updates.ready = self._ready
+
+    def _publish(self, client, version):
+        if client.publish(self.base + b"ota/latest", version, 1, True) is not None:
+            self._latest = version
+
+    def _install(self):
+        self._wanted = True
+
+    def _ready(self):
+        return "" if self._wanted else "until it is installed in Home Assistant"
 
     def _hold(self, s):
         """Keep the board awake until the message is sent."""

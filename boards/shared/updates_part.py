@@ -18,7 +18,7 @@ def updates(station) -> Updates:
     def healthy():
         return station.seq > 0 and not station.unsent and not station.client.pending
 
-    return Updates(
+    station.updates = made = Updates(
         station.client,
         station.base,
         said["board"],
@@ -26,3 +26,4 @@ def updates(station) -> Updates:
         groups=tuple([name.encode() for name in said["groups"]]),
         healthy=healthy,
     )
+    return made

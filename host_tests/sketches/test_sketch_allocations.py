@@ -29,6 +29,7 @@ MAY_BE_ON_HEAP = {
     "crashes_part": {"crashes.kept"},  # once
     "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
     "ha_part": {
+        "HomeAssistant._show_updates",
         "HomeAssistant.__init__",
         "HomeAssistant.__init__.<genexpr>",
         "HomeAssistant._add",

@@ -1,0 +1,65 @@
+"""A station with the parts `ha` and `updates`: a version waits until somebody installs it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import ota.board  # noqa: F401 (it adds the path of the shared modules)
+from flatmq import Client
+
+
+class Chip:
+    kind = "pico"
+
+    def recall(self) -> bytes:
+        return b""
+
+
+def _station() -> Any:
+    """A station that is never connected, but for what it is asked to publish."""
+    client = Client(b"pico-1", "127.0.0.1")
+    client.set_will(b"dev/pico-1/status", b"offline", 1, True)
+    return SimpleNamespace(
+        base=b"dev/pico-1/", name=b"pico-1", client=client, chip=Chip(), boot=1, seq=0,
+        always_sleeps=False, led_on=False, interval=60, sleep_for=0,
+        updates=SimpleNamespace(record={"version": "1"}, state="", to="", ready=None),
+    )  # fmt: skip
+
+
+class Broker:
+    """What a client publishes."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, Any]] = []
+
+    def publish(self, topic: bytes, payload: Any, qos: int, retain: bool) -> int:
+        self.sent.append((topic, payload))
+        return 1
+
+
+def test_a_version_waits_until_it_is_installed() -> None:
+    from ha_part import HomeAssistant
+
+    station, broker = _station(), Broker()
+    part, updates = HomeAssistant(station), station.updates
+    part._offer(updates, broker)
+    shown = part._update
+    assert shown.value == b"1"
+    assert broker.sent == [(b"dev/pico-1/ota/latest", "1")]
+    updates.to, updates.state = "2", "waiting"
+    part._offer(updates, broker)
+    assert broker.sent[1:] == [(b"dev/pico-1/ota/latest", "2")]
+    assert updates.ready() == "until it is installed in Home Assistant"
+    shown.on_command()
+    part._offer(updates, broker)
+    assert updates.ready() == ""
+    # One that is refused is not offered, and the next one waits again.
+    updates.state = "refused"
+    part._offer(updates, broker)
+    assert broker.sent[2:] == [(b"dev/pico-1/ota/latest", "1")]
+    updates.to, updates.state = "3", "waiting"
+    part._offer(updates, broker)
+    assert updates.ready() != ""
