@@ -28,7 +28,7 @@ def _station() -> Any:
 
 
 class Broker:
-    """What a client publishes."""
+    """A client that notes what it is to publish."""
 
     connected = True
 

@@ -94,7 +94,7 @@ class Desk:
         command = interpreter_command("micropython", "400k")
         done = subprocess.run(
             [*command, HERE / "board_process.py", self.board, str(pieces)],
-            capture_output=True, text=True, timeout=_DEADLINE, check=False,
+            cwd=self.board, capture_output=True, text=True, timeout=_DEADLINE, check=False,
         )  # fmt: skip
         assert done.returncode == 0, interpreter.last_words(done)
         return done.stdout
