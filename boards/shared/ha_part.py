@@ -126,7 +126,7 @@ class HomeAssistant:
             self._seq = s.seq
             self._look()
         if getattr(s, "updates", None):
-            self._offer(s.updates, s.client)
+            self._offer(s.updates, s.client)  # type: ignore[attr-defined,unused-ignore]
         if s.led_on != self._lit:
             self._lit = s.led_on
             self._led.set(b"on" if s.led_on else b"off")
