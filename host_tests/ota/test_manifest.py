@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from conftest import ROOT, interpreter_command, library
-from flatmq import port
+from flatmq import port, signed
 from flatmq_tools import interpreter
 from flatmq_tools.ota import keys, push
 from ota.board import ARCHIVE, MADE, Board
@@ -105,16 +105,14 @@ def test_a_manifest_that_is_none(text: bytes, board: Board) -> None:
 
 def test_signatures_that_only_look_right(key: RSAPrivateKey) -> None:
     """Of another length, above the modulus, or with other padding."""
-    from flatmq.ota import manifest  # it needs the path of `slots`
-
     n = key.public_key().public_numbers().n
     good = keys.sign(key, b"data")
-    assert manifest.is_signed(b"data", good, n)
+    assert signed.is_signed(b"data", good, n)
     above = (int.from_bytes(good, "big") + n).to_bytes(len(good) + 1, "big")
     for bad in (b"", good[1:], b"\0" + good, above, bytes(len(good)), good[::-1]):
-        assert not manifest.is_signed(b"data", bad, n)
+        assert not signed.is_signed(b"data", bad, n)
     cube = hashlib.sha256(b"data").digest().rjust(len(good), b"\0")
-    assert not manifest.is_signed(b"data", cube, n)
+    assert not signed.is_signed(b"data", cube, n)
 
 
 def _flipped(right: bytes) -> list[bytes]:

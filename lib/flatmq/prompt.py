@@ -18,8 +18,8 @@ from binascii import hexlify
 from builtins import print as _print
 
 from . import port as clock
-from .ota.manifest import signed
 from .port import collect, const, ticks_add, ticks_diff
+from .signed import signed
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

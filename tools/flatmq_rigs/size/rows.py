@@ -86,15 +86,41 @@ _TLS = f"""
 import flatmq.stream_tls
 {_online(', tls=flatmq.stream_tls.TLS(ca=b"an authority")')}
 """
+_GRANTED = "while not peer.seen(1, 2, 0): client.poll()\n"
+_CRASHES = """
+from flatmq import crash
+crashes = crash.Crashes(client, b"dev/pico-1/crash")
+crashes.poll()
+"""
+_LOG = f"""
+from flatmq.log import Log
+log = Log(client, b"dev/pico-1/log")
+{_GRANTED}"""
+_TIME = f"""
+from flatmq.timesync import TimeSync
+sync = TimeSync(client, b"dev/pico-1/time", set=handler)
+{_GRANTED}"""
 _UPDATES = f"""
-{_IMPORT}client = Client(b"pico-1", SERVER)
 import slots
 from flatmq.ota import Updates
 updates = Updates(client, b"dev/pico-1/", "pico_w", 1 << 3071, reset=handler)
+{_GRANTED}updates.poll()
+while client.pending: client.poll()
+"""
+_PROMPT = f"""
+from flatmq.prompt import Prompt
+prompt = Prompt(client, b"dev/pico-1/", 1 << 3071)
+{_GRANTED}"""
+_DEVICE = f"""
+{_IMPORT}client = Client(b"pico-1", SERVER)
+from flatmq.ha import Device
+device = Device(client, "Tank", model="Pico W")
+for key in ("level", "flow", "temp"): device.sensor(key)
+device.binary_sensor("leak")
+device.switch("pump", handler)
+device.number("target", handler, 50, 300, 5, 1)
 client.start()
 while not peer.seen(1, 1, 0): client.poll()
-updates.poll()
-while client.pending: client.poll()
 """
 
 
@@ -102,7 +128,7 @@ while client.pending: client.poll()
 class Row:
     """A state of the client, and the code that leads to it from the row before.
 
-    asked   bytes that it should hold
+    asked   bytes that it should hold, if a number was set
     now     bytes that it held when last measured: lower it when the client gets smaller
     more    count only what it holds more than the row before
     """
@@ -116,8 +142,10 @@ class Row:
     @property
     def bound(self) -> int | None:
         """Return the most that it may hold: `asked`, or while that is not met `now` and 1 %."""
-        if self.asked is None or self.now <= self.asked:
+        if self.asked is not None and self.now <= self.asked:
             return self.asked
+        if not self.now:
+            return None
         return self.now + self.now // 100
 
 
@@ -131,9 +159,17 @@ _LOST_RELEASED = "… after such a loss, with `release`"
 # Bytes of the heap on a 32-bit board: a context with an authority of 379 bytes, and a connection.
 MBED_TLS = 1_984 + 656 + 22_816
 
+_BASE = Row(ONLINE, 17_000, 24_650, _online())
+
+
+def _beside(name: str, now: int, code: str) -> Path:
+    """Return the path to what a program has beside a client that is online and subscribed."""
+    return _BASE, Row(f"beside that, {name}", None, now, code, more=True)
+
+
 PATHS: tuple[Path, ...] = (
     (
-        Row(ONLINE, 17_000, 24_650, _online()),
+        _BASE,
         Row(_LOST, 500, 478, _LOSS, more=True),
         Row(_SENT, 64, 64, _STR, more=True),
     ),
@@ -152,7 +188,12 @@ PATHS: tuple[Path, ...] = (
         Row("`aio`, online, subscribed", 25_000, 34_699, _AIO, more=True),
     ),
     (Row("`umqtt` face, subscribed", 21_000, 31_998, _FACE),),
-    (Row("online, with `flatmq.ota` and the board's `slots`", None, 0, _UPDATES),),
+    _beside("`crash.Crashes`", 6_153, _CRASHES),
+    _beside("`log.Log`", 3_482, _LOG),
+    _beside("`timesync.TimeSync`", 2_417, _TIME),
+    _beside("`ota.Updates`, and the board's `slots`", 7_726, _UPDATES),
+    _beside("`prompt.Prompt`", 4_367, _PROMPT),
+    (Row("online, with an `ha.Device` of six components", None, 41_813, _DEVICE),),
 )
 ROWS = {row.name: row for path in PATHS for row in path}
 
