@@ -44,6 +44,8 @@ class Desk:
         self._near = near
         self.key = key
         self._made = 0
+        self._over = threading.Event()
+        self._pushes: list[Pushed] = []
 
     def version(self, name: str, fault: str = "", minutes: float = 1) -> dict[str, bytes]:
         """Return the files of a version of the sketch."""
@@ -82,12 +84,20 @@ class Desk:
 
         def run() -> None:
             pushed.status = push.main(
-                self._near, target, file, key or self.key, None, None, _DEADLINE, console
-            )
+                self._near, target, file, key or self.key, None, None, _DEADLINE, console,
+                self._over.is_set,
+            )  # fmt: skip
 
         pushed.thread = threading.Thread(target=run, daemon=True)
         pushed.thread.start()
+        self._pushes.append(pushed)
         return pushed
+
+    def stop(self) -> None:
+        """End all pushes."""
+        self._over.set()
+        for pushed in self._pushes:
+            pushed.thread.join()
 
     def life(self, pieces: int = 0) -> str:
         """Have the board run until it is reset or its sketch ends; return what it printed."""

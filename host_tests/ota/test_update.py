@@ -26,6 +26,7 @@ def desk(tmp_path: Path, key: Path) -> Iterator[Desk]:
         made = Desk(tmp_path, near, key)
         made.install()
         yield made
+        made.stop()
 
 
 def _record(desk: Desk) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -307,7 +308,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     seen: list[float] = []
     monkeypatch.setitem(sys.modules, "machine", SimpleNamespace(reset=reset))  # type: ignore[arg-type]
-    monkeypatch.setattr(crash.time, "sleep", seen.append)
+    # Only its own: other threads sleep, too.
+    mine = SimpleNamespace(sleep=seen.append, time=time.time, gmtime=time.gmtime)
+    monkeypatch.setattr(crash, "time", mine)
     monkeypatch.setattr(crash, "PATH", "not used")
     yield seen
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,13 @@ def main(
     trust: Trust | None,
     seconds: float | None = None,
     console: Console | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> int:
     """Send the package in `image` to a board or to group/NAME, until each has said how it went.
 
-    A group has no end but Ctrl-C and `seconds`. Returns 1 if a board did not take it, or did not
-    say so in time. Raises KeyFileError, PackageError, OnlineError and TrustError.
+    A group has no end but Ctrl-C, `seconds`, and `stop` returning True. Returns 1 if a board did
+    not take it, or did not say so in time. Raises KeyFileError, PackageError, OnlineError and
+    TrustError.
     """
     console = console or Console()
     package = read(image)
@@ -137,7 +140,7 @@ def main(
             TextColumn("{task.description}"), BarColumn(), console=console, transient=True
         ) as bars:
             tasks: dict[str, TaskID] = {}
-            while end is None or time.monotonic() < end:
+            while not stop() and (end is None or time.monotonic() < end):
                 server.poll()
                 _show(server, package, bars, tasks, said, console)
                 if not to.startswith("group/") and target in said:
