@@ -49,7 +49,7 @@ MAY_BE_ON_HEAP = {
     "ha_message": {"Stream.seek.<genexpr>", "_described", "members"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
-    "ota/__init__": {"Updates.__init__", "Updates.tell"},
+    "ota/__init__": {"Updates.__init__", "Updates.tell", "Updates._begin"},
     "ota/fetch": {"Sink.__init__", "work", "_steps", "_make_room"},
     "ota/manifest": {"static string 125"},
     # For a line that was typed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -179,6 +180,93 @@ def test_an_update_that_is_cancelled(board: Board, key: RSAPrivateKey) -> None:
     assert board.said["state"] == "cancelled"
     assert not [*board.folder.glob("ota-*")]
     assert board.is_unchanged()
+
+
+OWN, GROUP = b"dev/b/ota/manifest", b"group/attic/ota/manifest"
+
+
+def _manifest(topic: bytes, counter: int, key: RSAPrivateKey) -> tuple[bytes, bytes]:
+    to = topic.removesuffix(b"/ota/manifest").decode()
+    return topic, push.manifest(dataclasses.replace(MADE, counter=counter), to, key)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("older", [5, 15])
+def test_the_newer_of_two_manifests_is_taken(
+    older: int, order: int, board: Board, key: RSAPrivateKey
+) -> None:
+    """Of the board and of its group, which come together with each connection."""
+    both = [_manifest(OWN, 20, key), _manifest(GROUP, older, key)]
+    for topic, text in both[::order]:
+        board.hears(topic, text)
+    board.turns(lambda right: [right])
+    assert board.resets
+    record = json.loads((board.folder / "slot").read_text())
+    assert (record["counter"], record["state"]) == (20, "new")
+
+
+def test_the_end_of_another_update_ends_nothing(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0]
+    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    board.hears(*_manifest(GROUP, 15, key))
+    board.hears(*_manifest(OWN, 20, key))
+    board.turns()
+    board.hears(GROUP, b"")
+    board.hears(b"dev/b/ota/manifest", b"no manifest")
+    now[0] = 30_000  # the first request was not answered
+    board.turns(lambda right: [right])
+    assert board.resets
+
+
+def test_a_version_that_is_not_proved_is_not_replaced(board: Board, key: RSAPrivateKey) -> None:
+    """It may need the one before it, whose place the next one takes."""
+    old = {"run": "b", "version": "0", "counter": 5}
+    (board.folder / "b").write_bytes(b"the old one")
+    (board.folder / "slot").write_text(
+        json.dumps({"version": "1", "counter": 10, "state": "new", "tries": 1, "old": old})
+    )
+    board.restart(key)
+    board.updates._healthy = lambda: False
+    board.hears(*_manifest(OWN, 20, key))
+    board.turns(lambda right: [right])
+    assert (board.folder / "b").read_bytes() == b"the old one"
+    board.updates._healthy = lambda: True
+    board.turns(lambda right: [right])
+    assert board.resets
+    assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
+def test_exceptions_are_counted_until_it_works_again(board: Board, key: RSAPrivateKey) -> None:
+    (board.folder / "slot").write_text(
+        json.dumps({"version": "1", "counter": 10, "crashes": 9, "why": "OSError(5,)"})
+    )
+    board.restart(key)
+    board.turns()
+    record = json.loads((board.folder / "slot").read_text())
+    assert (record["crashes"], record["state"]) == (0, "good")
+
+
+def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(board.updates, "_collect", full)
+        board.hears(*_manifest(OWN, 20, key))
+        board.turns()
+        from flatmq.ota import fetch
+
+        patch.undo()
+        patch.setattr(fetch, "wanted", full)
+        board.hears(*_manifest(OWN, 20, key))
+        board.turns()
+    board.hears(*_manifest(OWN, 20, key))
+    board.turns(lambda right: [right])
+    assert board.resets
 
 
 def test_a_piece_costs_no_heap(tmp_path: Path) -> None:

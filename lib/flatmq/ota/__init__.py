@@ -82,19 +82,25 @@ class Updates:
         self._healthy = healthy
         self._piece = base + b"ota/piece"
         self._status = base + b"ota/status"
-        topics = [base + b"ota/manifest", self._piece]
-        topics += [b"group/" + group + b"/ota/manifest" for group in groups]
+        self._topics = [base + b"ota/manifest"]
+        self._topics += [b"group/" + group + b"/ota/manifest" for group in groups]
+        topics = list(self._topics)
+        topics.append(self._piece)
         client.subscribe(topics, self._on_message, 1, True)
-        self._text: Any = None  # a manifest that comes in, or has come
-        self._whole = False
-        self.seen = b""  # the last one: it comes again with each connection
-        self.again = False  # it is to be tried again then
+        self._source = 0  # the topic of a manifest that comes in,
+        self._text: Any = None  # and what has come of it
+        self._whole: list[tuple[int, bytes]] = []  # manifests that have come
+        self._seen = [0] * len(self._topics)  # checksums: they come again with each connection
         self.sink: Any = None  # takes the pieces
-        self._work: Any = None  # a generator, while there is something to do
+        self._work: Any = None  # a generator, while there is something to do,
+        self._from = 0  # the topic of its manifest,
+        self._counter = 0  # and what that says
         self.state = ""  # of an update, for the status
         self.why = ""
         self.to = ""  # its version
-        self._trial = self.record["state"] == "new"
+        self._about = 0  # the checksum of its manifest
+        # A version that is new, or has ended in exceptions, is to be proved.
+        self._unproved = self.record["state"] == "new" or self.record["crashes"] > 0
         self._pid: int | None = None  # of the status that must be acknowledged
         self._began = clock.ticks_ms()
         self._ms = minutes * 60000
@@ -105,13 +111,12 @@ class Updates:
         if slots.watchdog:
             slots.watchdog.feed()
         if self._whole:
-            self._whole = False
-            self._begin()
+            self._begin(*self._whole.pop(0))
         if self._work:
             next(self._work, None)
         if self.client.connected and self._told != self.client.stats.connects:
             self._pid = self.tell()
-        if self._trial:
+        if self._unproved:
             self._prove()
 
     def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
@@ -127,7 +132,7 @@ class Updates:
             "counter": r["counter"],
             "state": self.state or r["state"],
             "to": self.to,
-            "manifest": crc32(self.seen) if self.seen else 0,
+            "manifest": self._about,
             "why": self.why,
             "failed": r["failed"],
         }
@@ -136,12 +141,13 @@ class Updates:
         return pid
 
     def stop(self) -> None:
-        """Stop what is being fetched, and remove what came of it."""
+        """Stop the update, and remove what came of it."""
         if self._work:
             self._work.close()
             self._work = None
-            self.sink.remove()
-            self.sink = None
+            if self.sink:
+                self.sink.remove()
+                self.sink = None
             self.to = ""
             self.tell("cancelled")
 
@@ -150,14 +156,27 @@ class Updates:
             if self.sink:
                 self._take(message)
             return
+        try:
+            self._collect(message)
+        except MemoryError:  # it comes again with the next connection
+            self._text = None
+
+    def _collect(self, message):
+        """Keep a part of a manifest."""
         if not message.offset:
             self._text = bytearray()
-        if self._text is not None:
-            if len(self._text) + len(message) > _LARGEST:
-                self._text = None
-                return
-            self._text.extend(message.payload)
-            self._whole = message.last
+            self._source = 0
+            while not message.is_topic(self._topics[self._source]):
+                self._source += 1
+        if self._text is None:
+            return
+        if len(self._text) + len(message) > _LARGEST:
+            self._text = None
+            return
+        self._text.extend(message.payload)
+        if message.last:
+            self._whole.append((self._source, bytes(self._text)))
+            self._text = None
 
     def _take(self, message):
         try:
@@ -165,18 +184,35 @@ class Updates:
         except OSError:
             self.sink.failed = True
 
-    def _begin(self) -> None:
+    def _begin(self, source, text):
         """Handle a manifest: begin the update, or say why not."""
-        text, self._text = bytes(self._text), None
-        if text == self.seen and not self.again:
+        about = crc32(text)
+        if about == self._seen[source]:
             return
-        self.again = False
-        self.seen = text
-        self.stop()
-        if text:
-            from .fetch import work
+        self._seen[source] = about
+        if not text:
+            if self._from == source:
+                self.stop()
+            return
+        from .fetch import wanted, work
 
-            self._work = work(self, text)
+        try:
+            said = wanted(self, text)
+        except ValueError as error:
+            if not self._work:  # what is fetched goes on
+                self._about = about
+                self.tell("refused", str(error))
+            collect()
+            return
+        except MemoryError:
+            self._seen[source] = 0
+            return
+        if said is None or (self._work and said["counter"] <= self._counter):
+            return
+        self.stop()
+        self._from, self._counter, self._about = source, said["counter"], about
+        self.to = said["version"]
+        self._work = work(self, said)
 
     def ended(self, error: "Exception | None") -> None:
         """Say why there is nothing more to do, unless there never was. The work calls it."""
@@ -187,7 +223,7 @@ class Updates:
         if isinstance(error, ValueError):
             self.tell("refused", str(error))
         elif error:
-            self.again = True
+            self._seen[self._from] = 0  # the next connection tries again
             self.tell("failed", repr(error))
         collect()
 
@@ -196,13 +232,16 @@ class Updates:
         c = self.client
         acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
         if acknowledged and (self._healthy is None or self._healthy()):
-            self._trial = False
+            self._unproved = False
             self.record["state"] = "good"
             self.record["tries"] = self.record["crashes"] = 0
             self.record["why"] = ""
             slots.store(self.record, self.folder)
             self.tell()
-        elif ticks_diff(clock.ticks_ms(), self._began) >= self._ms:
+        elif (
+            self.record["state"] == "new"
+            and ticks_diff(clock.ticks_ms(), self._began) >= self._ms
+        ):
             why = "not healthy" if acknowledged else "no acknowledgement"
             self.record["why"] = why if c.connected else "no connection"
             slots.store(self.record, self.folder)

@@ -30,26 +30,24 @@ _READY_MS = const(5000)  # between two calls of `ready`
 _RESET_MS = const(10000)  # for what waits to be acknowledged, before the reset
 
 
-def work(u: "Updates", text: bytes) -> "Iterator[None]":
+def work(u: "Updates", said: "dict[str, Any]") -> "Iterator[None]":
     """Fetch what a manifest announces, check it, and reset. Each step is short.
 
-    At the end `u.ended` is called, with a ValueError if the manifest is refused.
+    At the end `u.ended` is called, with a ValueError if the update is refused.
     """
     try:
-        yield from _steps(u, text)
+        yield from _steps(u, said)
     except Exception as error:
         u.ended(error)
     else:
         u.ended(None)
 
 
-def _steps(u, text):
-    said = _wanted(u, text)
-    if said is None:
-        return
-    u.to = said["version"]
+def _steps(u, said):
     r = u.record
     why = ""
+    while r["state"] == "new":  # what runs has not proved itself, and may need what ran before
+        yield
     while u.ready:
         before, why = why, u.ready()
         if not why:
@@ -121,20 +119,18 @@ def _steps(u, text):
     u.reset()
 
 
-def _wanted(u, text):
+def wanted(u: "Updates", text: bytes) -> "dict[str, Any] | None":
     """Return what a manifest says, None if there is nothing to do. ValueError if it is refused."""
     from . import manifest
 
     said = manifest.read(text, u.key)
     r = u.record
-    u.to = said["version"]
     names = [u.base[:-1].decode()] + ["group/" + group.decode() for group in u.groups]
     if said["to"] not in names:
         raise ValueError("to: it is for " + said["to"])
     if said["board"] != u.board:
         raise ValueError("board: must be " + u.board + ", not " + said["board"])
     if said["counter"] == r["counter"]:
-        u.to = ""
         return None
     if said["counter"] < r["counter"]:
         raise ValueError("counter: version " + said["version"] + " is older than what runs")
