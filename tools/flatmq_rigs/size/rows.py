@@ -191,7 +191,7 @@ PATHS: tuple[Path, ...] = (
     _beside("`crash.Crashes`", 6_153, _CRASHES),
     _beside("`log.Log`", 3_482, _LOG),
     _beside("`timesync.TimeSync`", 2_417, _TIME),
-    _beside("`ota.Updates`, and the board's `slots`", 7_726, _UPDATES),
+    _beside("`ota.Updates`, and the board's `slots`", 8_342, _UPDATES),
     _beside("`prompt.Prompt`", 4_367, _PROMPT),
     (Row("online, with an `ha.Device` of six components", None, 41_813, _DEVICE),),
 )
