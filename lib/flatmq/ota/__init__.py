@@ -239,8 +239,7 @@ class Updates:
             slots.store(self.record, self.folder)
             self.tell()
         elif (
-            self.record["state"] == "new"
-            and ticks_diff(clock.ticks_ms(), self._began) >= self._ms
+            self.record["state"] == "new" and ticks_diff(clock.ticks_ms(), self._began) >= self._ms
         ):
             why = "not healthy" if acknowledged else "no acknowledgement"
             self.record["why"] = why if c.connected else "no connection"
