@@ -57,7 +57,7 @@ def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
     assert client == {
         f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).with_suffix('.mpy').as_posix()}"
         for file in bytecode.SOURCES.rglob("*.py")
-        if file.stem not in bytecode.DESK_ONLY
+        if file.stem not in bytecode.DESK_ONLY and not file.stem.startswith("umqtt")
     }
     compiled = {path: data for path, data in files.items() if path.endswith(".mpy")}
     assert len(compiled) == len(files) - 2
@@ -65,6 +65,12 @@ def test_what_the_sketch_uses_and_the_whole_client(sketch: Path) -> None:
     # A traceback on the board names the module.
     assert b"flatmq.wire" in files["/lib/flatmq/wire.mpy"]
     assert b"sensors.bme" in files["/lib/sensors/bme.mpy"]
+
+
+@pytest.mark.parametrize("name", ["flatmq.umqtt_robust", "umqtt.simple"])
+def test_the_face_of_umqtt_comes_with_who_uses_it(name: str, sketch: Path) -> None:
+    (sketch / "main.py").write_text(f"from {name} import MQTTClient\n")
+    assert "/lib/flatmq/umqtt_robust.mpy" in contents.contents(sketch, {})
 
 
 def test_a_module_of_the_sketch_keeps_its_lines_and_its_assertions(

@@ -1,8 +1,8 @@
 """The files on a board, with their paths and their bytes.
 
 The client goes to /lib/flatmq, what the sketch uses of the shared parts to /lib, the sketch to /,
-its settings to /settings.json. All but main.py is compiled: MicroPython runs main.py as source
-only, and imports .mpy from anywhere.
+its settings to /settings.json. The face of umqtt comes only with a sketch that imports it. All but
+main.py is compiled: MicroPython runs main.py as source only, and imports .mpy from anywhere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from . import bytecode, folders
 
 SKETCHES = folders.find("boards")
 SHARED = "shared"
+_FACE = "umqtt"  # modules for programs of umqtt, which a ROMFS has no room for beside the rest
 MAIN = "main.py"
 
 
@@ -50,8 +51,11 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
     shared = _shared(sketch)
     for file in _used(list(modules.values()), shared):
         modules[f"/lib/{file.relative_to(shared).as_posix()}"] = file
+    names = imported(sketch)
+    has_face = any(name.startswith((_FACE, f"flatmq.{_FACE}")) for name in names)
     for file in sorted(bytecode.SOURCES.rglob("*.py")):
-        if file.stem not in bytecode.DESK_ONLY:
+        wanted = has_face or not file.stem.startswith(_FACE)
+        if wanted and file.stem not in bytecode.DESK_ONLY:
             modules[f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).as_posix()}"] = file
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="flatmq-contents-") as folder:
