@@ -106,6 +106,21 @@ def test_the_others_go_first(qos: int, others: int, made: Made) -> None:
     assert broker.reports == []
 
 
+def test_it_goes_behind_the_others_when_identifiers_begin_anew(made: Made) -> None:
+    """The queue is looked through for one that is free, and the message must be in it then."""
+    broker = made(give_up=100)
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", 1)
+    for number in range(3):
+        client.publish(b"good", b"%d" % number, 1)
+    client.stop = client.last_id + 1
+    assert broker.run(MINUTE, lambda: broker.taken == [b"0", b"1", b"2"])
+    broker.refuses = lambda message: False
+    broker.settles()
+    assert broker.taken[3:] == [b"x"]
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 def test_how_it_goes_behind_the_others(qos: int, made: Made) -> None:
     """At QoS 1 as a new message, so that the order of resending holds [MQTT-4.6.0-1].

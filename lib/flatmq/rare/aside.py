@@ -166,7 +166,7 @@ class Aside:
         if e == c.end:
             return pid
         data = q[p:e]
-        q[p:e] = b""
+        # What may fail, or looks at the queue, comes before the message is cut out of it.
         if data[0] & 6 == 2:
             new = c.last_id + 1 & 65535 or 1
             if new == c.stop:
@@ -181,6 +181,7 @@ class Aside:
             data[i] = pid >> 8
             data[i + 1] = pid & 255
             data[0] &= 0xF7
+        q[p:e] = b""
         q.extend(data)
         return pid
 
