@@ -75,10 +75,10 @@ def test_the_page_keeps_its_word(running: broker.Broker, tmp_path: Path) -> None
         assert done.returncode == 1, done.stderr
         assert "IndexError" in done.stdout
     (shown,) = re.findall(r"```\n(greenhouse:\n.*?)```", PAGE, re.DOTALL)
-    told = _crashes(running, "greenhouse")
-    assert shown in told
+    printed = _crashes(running, "greenhouse")
+    assert shown in printed
     assert re.search(
-        r"greenhouse +\d+ s ago +greenhouse 1\.4 .* 1 +IndexError: pop from empty", told
+        r"greenhouse +\d+ s ago +greenhouse 1\.4 .* 1 +IndexError: pop from empty", printed
     )
     _crashes(running, "greenhouse", "--clear")
     assert retained(running.host, running.port, "dev/greenhouse/crash") is None
@@ -114,10 +114,10 @@ def test_a_table_of_all_boards(running: broker.Broker, board: Client) -> None:
     }  # fmt: skip
     _publish(board, "a", json.dumps(record).encode())
     _publish(board, "b", b'{"cause":"watchdog"}')
-    told = _crashes(running)
-    assert re.search(r"\ba +3 d ago +1\.4 +2 h +51200 +3 +ValueError: x", told)
-    assert re.search(r"\bb +watchdog", told)
-    assert "File 1" not in told
+    printed = _crashes(running)
+    assert re.search(r"\ba +3 d ago +1\.4 +2 h +51200 +3 +ValueError: x", printed)
+    assert re.search(r"\bb +watchdog", printed)
+    assert "File 1" not in printed
     assert "a:\nTraceback:\n  File 1\nValueError: x\n" in _crashes(running, "--trace")
     assert "watchdog" not in _crashes(running, "a")
 
@@ -126,10 +126,10 @@ def test_what_is_no_record_is_shown_as_that(running: broker.Broker, board: Clien
     odd = [b"\xff\0", b"[1]", b"[" * 900, b'{"trace": 1, "uptime": {}, "time": "x"}', b"7"]
     for n, payload in enumerate(odd):
         _publish(board, f"odd{n}", payload)
-    told = _crashes(running)
-    assert told.count("not a record of a crash") == len(odd) - 1
+    printed = _crashes(running)
+    assert printed.count("not a record of a crash") == len(odd) - 1
     for n in range(len(odd)):
-        assert f"odd{n}" in told
+        assert f"odd{n}" in printed
         _publish(board, f"odd{n}", b"")
 
 

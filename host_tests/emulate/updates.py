@@ -41,8 +41,8 @@ class Board:
         if not key.exists():
             keys.generate(key)
         self._key = key
-        told = f"--broker {self.near.address} --set device.name={NAME} --set device.interval=2"
-        words = [*told.split(), "--for", f"{PATIENCE}s", "--ota-key", f"{key}.pub"]
+        options = f"--broker {self.near.address} --set device.name={NAME} --set device.interval=2"
+        words = [*options.split(), "--for", f"{PATIENCE}s", "--ota-key", f"{key}.pub"]
         for cut in cuts:
             words += ["--power-cut", f"{cut:.2f}s"]
         command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", "pico_w", "--firmware"]

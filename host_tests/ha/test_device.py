@@ -288,12 +288,12 @@ GOOD: dict[str, list[tuple[bytes, Any, bytes | None]]] = {
 }  # fmt: skip
 
 
-def every_platform(device: Device, told: Callable[..., None]) -> None:
-    device.switch("switch", told)
-    device.light("light", told)
-    device.number("number", told, 50, 300, 5, 1)
-    device.button("button", told)
-    device.update("update", "1.0", "latest", told)
+def every_platform(device: Device, called: Callable[..., None]) -> None:
+    device.switch("switch", called)
+    device.light("light", called)
+    device.number("number", called, 50, 300, 5, 1)
+    device.button("button", called)
+    device.update("update", "1.0", "latest", called)
 
 
 @pytest.mark.parametrize(

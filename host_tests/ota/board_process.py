@@ -7,32 +7,11 @@ import sys
 
 sys.path.insert(0, sys.argv[1] + "/lib")
 
+from fake_machine import Reset
+
 import slots
 
 CHANCE = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-
-
-class Reset(BaseException):
-    """The board resets."""
-
-
-class _WDT:
-    def __init__(self, timeout):
-        pass
-
-    def feed(self):
-        pass
-
-
-class _Machine:
-    WDT_RESET = 3
-    WDT = _WDT
-
-    def reset_cause(self):
-        return 1
-
-    def reset(self):
-        raise Reset
 
 
 def chance():
@@ -51,7 +30,6 @@ def chance():
     fetch.Sink.take = taken
 
 
-sys.modules["machine"] = _Machine()
 slots.PAUSE = 0
 slots.boot(sys.argv[1])
 if CHANCE:

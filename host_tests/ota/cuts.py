@@ -9,6 +9,7 @@ import hashlib
 import sys
 
 import vfs
+from fake_machine import Reset, machine
 from flash_chip import STOP, TORN, Chip, PowerCut
 
 import slots
@@ -17,26 +18,6 @@ from flatmq.ota import Updates
 TURNS = 2000
 BLOCKS = 64
 PIECE = 4096
-
-
-class Reset(BaseException):
-    """The board resets."""
-
-
-class _WDT:
-    def __init__(self, timeout):
-        pass
-
-    def feed(self):
-        pass
-
-
-class _Machine:
-    WDT_RESET = 3
-    WDT = _WDT
-
-    def reset_cause(self):
-        return 1
 
 
 class Message:
@@ -99,10 +80,6 @@ def life(chip):
 
     Returns whether it has.
     """
-
-    def reset():
-        raise Reset
-
     vfs.mount(vfs.VfsLfs2(chip), "/f")
     try:
         record = slots.boot("/f")
@@ -113,7 +90,7 @@ def life(chip):
             raise AssertionError("neither: " + str(record))
         RAN.append(record["version"])
         client = Client()
-        updates = Updates(client, b"dev/b/", "toy", KEY, reset=reset, folder="/f")
+        updates = Updates(client, b"dev/b/", "toy", KEY, reset=machine.reset, folder="/f")
         for _ in range(TURNS):
             client.poll()
             updates.poll()
@@ -187,5 +164,4 @@ KEY, MANIFEST, OLD, NEW = (content(name) for name in sys.argv[1:5])
 KEY = int(KEY, 16)
 HASHES = {"1": hashlib.sha256(OLD).digest(), "2": hashlib.sha256(NEW).digest()}
 RAN = []
-sys.modules["machine"] = _Machine()
 main()

@@ -25,10 +25,8 @@ OTHER = {"counter": 21, "version": "3", "kind": "firmware", "board": "pico", "to
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> RSAPrivateKey:
-    file = tmp_path_factory.mktemp("key") / "fleet"
-    keys.generate(file)
-    return keys.private(file)
+def key(key_file: Path) -> RSAPrivateKey:
+    return keys.private(key_file)
 
 
 @pytest.fixture

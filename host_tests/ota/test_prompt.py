@@ -21,13 +21,6 @@ from flatmq_tools.ota import keys, prompt
 TO = "dev/pico-1"
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("key") / "fleet"
-    keys.generate(file)
-    return file
-
-
 @pytest.fixture
 def near() -> Iterator[broker.Broker]:
     with broker.embedded() as running:
@@ -37,12 +30,12 @@ def near() -> Iterator[broker.Broker]:
 class Board(threading.Thread):
     """A board with a prompt, in a thread."""
 
-    def __init__(self, near: broker.Broker, key: Path) -> None:
+    def __init__(self, near: broker.Broker, key_file: Path) -> None:
         super().__init__(daemon=True)
         from flatmq.prompt import Prompt
 
         self.client = Client(b"pico-1", near.host, near.port, tx_size=1024, quiet=True)
-        modulus = keys.modulus(key.with_name("fleet.pub"))
+        modulus = keys.modulus(key_file.with_name("fleet.pub"))
         self.names: dict[str, Any] = {"led": [0]}
         self.prompt = Prompt(self.client, f"{TO}/".encode(), modulus, self.names)
         self.ends = threading.Event()
@@ -62,13 +55,13 @@ class Board(threading.Thread):
 
 
 @pytest.fixture
-def board(near: broker.Broker, key: Path) -> Iterator[Board]:
-    made = Board(near, key)
+def board(near: broker.Broker, key_file: Path) -> Iterator[Board]:
+    made = Board(near, key_file)
     yield made
     made.stop()
 
 
-def _typed(near: broker.Broker, key: Path, *lines: str) -> str:
+def _typed(near: broker.Broker, key_file: Path, *lines: str) -> str:
     console = Console(file=io.StringIO(), width=200)
     left = iter(lines)
 
@@ -78,19 +71,19 @@ def _typed(near: broker.Broker, key: Path, *lines: str) -> str:
         except StopIteration:
             raise EOFError from None
 
-    assert prompt.main(near, "pico-1", key, None, None, read, console) == 0
+    assert prompt.main(near, "pico-1", key_file, None, None, read, console) == 0
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
-def test_lines_run_on_the_board(board: Board, near: broker.Broker, key: Path) -> None:
+def test_lines_run_on_the_board(board: Board, near: broker.Broker, key_file: Path) -> None:
     lines = ("1 + 1", "led[0] = 7", "led", "x = 2", "print(x, led)", "1 / 0", "  ", "'a' * 5000")
-    text = _typed(near, key, *lines)
+    text = _typed(near, key_file, *lines)
     assert text.splitlines()[1:4] == ["2", "[7]", "2 [7]"]
     assert "ZeroDivisionError" in text
     assert "aaa ..." in text
     assert len(text) < 1500
     # A session of its own: the names of the first are gone.
-    assert "NameError" in _typed(near, key, "x")
+    assert "NameError" in _typed(near, key_file, "x")
 
 
 def test_without_the_key(board: Board, near: broker.Broker, tmp_path: Path) -> None:
@@ -107,13 +100,13 @@ class Hand:
 
     connected = True
 
-    def __init__(self, key: Path) -> None:
+    def __init__(self, key_file: Path) -> None:
         from flatmq.prompt import Prompt
 
-        self._key = keys.private(key)
+        self._key = keys.private(key_file)
         self.said: list[dict[str, Any]] = []
         self.names: dict[str, Any] = {"ran": []}
-        modulus = keys.modulus(key.with_name("fleet.pub"))
+        modulus = keys.modulus(key_file.with_name("fleet.pub"))
         self.prompt = Prompt(self, b"dev/pico-1/", modulus, self.names)  # type: ignore[arg-type]
 
     def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
@@ -145,8 +138,8 @@ class Hand:
         return bool(self.hears(b"dev/pico-1/prompt/in", line))
 
 
-def test_lines_that_were_signed_for_something_else(key: Path) -> None:
-    hand = Hand(key)
+def test_lines_that_were_signed_for_something_else(key_file: Path) -> None:
+    hand = Hand(key_file)
     first = hand.asks()
     assert not hand.runs(hand.line("0" * 16, 1))
     assert not hand.runs(hand.line(first, 2))
@@ -164,10 +157,10 @@ def test_lines_that_were_signed_for_something_else(key: Path) -> None:
     assert hand.names["ran"] == [1, 2, 3]
 
 
-def test_a_session_ends_in_time(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    hand = Hand(key)
+    hand = Hand(key_file)
     first = hand.asks()
     assert hand.runs(hand.line(first, 1, seconds=10_000))
     now[0] = 599_000

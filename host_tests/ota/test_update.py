@@ -13,17 +13,10 @@ from flatmq_tools.ota import keys
 from ota.desk import Desk
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("key") / "fleet"
-    keys.generate(file)
-    return file
-
-
 @pytest.fixture
-def desk(tmp_path: Path, key: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path, key_file: Path) -> Iterator[Desk]:
     with broker.embedded() as near:
-        made = Desk(tmp_path, near, key)
+        made = Desk(tmp_path, near, key_file)
         made.install()
         yield made
         made.stop()

@@ -741,10 +741,10 @@ def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
     try:
         before = datetime.now(timezone.utc)
         board, _ = stand.started(name, parts="time")
-        told = [int(word) for word in board.await_("clock").split()[1:]]
-        found = datetime(*told[:3], *told[4:7], tzinfo=timezone.utc)
+        shown = [int(word) for word in board.await_("clock").split()[1:]]
+        found = datetime(*shown[:3], *shown[4:7], tzinfo=timezone.utc)
         assert before - timedelta(seconds=1) <= found <= datetime.now(timezone.utc)
-        assert told[3] == found.isoweekday()
+        assert shown[3] == found.isoweekday()
     finally:
         stop.set()
         answering.join()

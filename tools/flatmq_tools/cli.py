@@ -81,13 +81,14 @@ def watch(
     """
     from . import broker as brokers
     from . import watch as command
+    from .desk_client import DeskError
     from .trust import TrustError
 
     def watched() -> int:
         target = brokers.external(broker, trust is not None)
         return command.main(target.host, target.port, user, seconds, packs, trust)
 
-    end(watched, brokers.BrokerError, command.WatchError, TrustError)
+    end(watched, brokers.BrokerError, DeskError, TrustError)
 
 
 @main.command()
@@ -107,8 +108,8 @@ def crashes(
     """
     from . import broker as brokers
     from . import crashes as command
+    from .desk_client import DeskError
     from .trust import TrustError
-    from .watch import WatchError
 
     if clear and not board:
         raise click.UsageError("--clear needs BOARD")
@@ -117,7 +118,7 @@ def crashes(
         target = brokers.external(broker, trust is not None)
         return command.main(target.host, target.port, user, board, trace, clear, trust)
 
-    end(shown, brokers.BrokerError, WatchError, TrustError)
+    end(shown, brokers.BrokerError, DeskError, TrustError)
 
 
 _share = click.FloatRange(0, 1)
@@ -271,14 +272,14 @@ def time_(broker: str, seconds: float | None, user: str | None, trust: Trust | N
     """
     from . import broker as brokers
     from . import timing as command
+    from .desk_client import DeskError
     from .trust import TrustError
-    from .watch import WatchError
 
     def answered() -> int:
         target = brokers.external(broker, trust is not None)
         return command.main(target.host, target.port, user, seconds, trust)
 
-    end(answered, brokers.BrokerError, WatchError, TrustError)
+    end(answered, brokers.BrokerError, DeskError, TrustError)
 
 
 @main.command("boards")
@@ -375,8 +376,8 @@ def logs(
     """
     from . import boards, connected
     from . import logs as command
+    from .desk_client import DeskError
     from .trust import TrustError
-    from .watch import WatchError
 
     if (board is None) != (broker is None) or (broker and port):
         raise click.UsageError("give BOARD and --broker, or --port, or none of them")
@@ -396,7 +397,7 @@ def logs(
         connected.ConnectedError,
         command.LogsError,
         TrustError,
-        WatchError,
+        DeskError,
     )
 
 

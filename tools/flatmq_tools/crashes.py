@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flatmq import Client
-from flatmq.rare.message import Message
-
+from .desk_client import made, printable, retain, retained
 from .trust import Trust
-from .watch import PATIENCE_MS, WatchError, follow, made
-
-QUIET_S = 1.0  # after the answer to a ping: then everything that is retained has come
 
 
 @dataclass
@@ -53,11 +47,6 @@ def read(payload: bytes) -> Crash:
     return Crash(**texts, time=when if isinstance(when, (int, float)) else None)
 
 
-def printable(value: Any) -> str:
-    """Return a text that moves no cursor, whatever a board has published."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(value))
-
-
 def span(seconds: float) -> str:
     """Return a time for people, such as 3 h."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -80,27 +69,6 @@ def table(crashes: dict[str, Crash]) -> Table:
     return result
 
 
-def _fetch(client: Client, board: str) -> dict[str, Crash]:
-    """Connect, and return what is retained."""
-    found: dict[str, Crash] = {}
-    last = time.monotonic()
-
-    def take(topic: str, message: Message) -> None:
-        nonlocal last
-        last = time.monotonic()
-        if len(message):
-            found[printable(topic.split("/")[1])] = read(message.payload)
-
-    follow(client, [f"dev/{board}/crash"], take, qos=0)
-    client.ping()
-    last = time.monotonic()
-    while client.asked or time.monotonic() < last + QUIET_S:
-        client.poll(100)
-        if not client.connected:
-            raise WatchError(f"the connection ended: {client.error}")
-    return found
-
-
 def main(
     host: str,
     port: int,
@@ -114,11 +82,14 @@ def main(
     """Show the crashes of all boards, or of one; return 0.
 
     `trace`: with whole tracebacks. `clear`: remove that of `board` from the broker. `user` and
-    `trust` are as for `watch.made`. Raises WatchError and TrustError.
+    `trust` are as for `desk_client.made`. Raises DeskError and TrustError.
     """
     console = console or Console()
     client = made(host, port, user, trust, "crashes")
-    crashes = _fetch(client, board or "+")
+    crashes = {
+        printable(topic.split("/")[1]): read(payload)
+        for topic, payload in retained(client, f"dev/{board or '+'}/crash").items()
+    }
     if crashes:
         console.print(table(crashes))
     else:
@@ -126,8 +97,6 @@ def main(
     for name, crash in sorted(crashes.items()) if trace or board else ():
         console.print(Text(f"{name}:\n{crash.trace or crash.cause}\n"), soft_wrap=True)
     if clear and crashes:
-        client.publish(f"dev/{board}/crash", b"", 1, True)
-        if not client.wait(PATIENCE_MS):
-            raise WatchError(f"the broker has not acknowledged the clearing of {board}")
+        retain(client, f"dev/{board}/crash", b"")
     client.disconnect()
     return 0

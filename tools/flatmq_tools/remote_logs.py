@@ -13,9 +13,8 @@ from rich.console import Console
 from flatmq import Client
 from flatmq.rare.message import Message
 
-from .crashes import printable
+from .desk_client import TURN_MS, follow, made, printable
 from .trust import Trust
-from .watch import TURN_MS, follow, made
 
 LISTEN_S = 10  # asked for at a time
 _AGAIN_S = 2.0
@@ -63,7 +62,7 @@ def main(
 ) -> int:
     """Show what `board` prints until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
-    `user` and `trust` are as for `watch.made`. Raises WatchError and TrustError.
+    `user` and `trust` are as for `desk_client.made`. Raises DeskError and TrustError.
     """
     out = out or sys.stdout
     printed = Printed()

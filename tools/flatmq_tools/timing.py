@@ -10,9 +10,8 @@ from rich.console import Console
 
 from flatmq.rare.message import Message
 
-from .crashes import printable
+from .desk_client import TURN_MS, follow, made, printable
 from .trust import Trust
-from .watch import TURN_MS, follow, made
 
 _MOST_DIGITS = 10  # of the number of a request
 
@@ -28,8 +27,8 @@ def main(
 ) -> int:
     """Answer until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
-    A board's name is printed with its first request. `user` and `trust` are as for `watch.made`.
-    Raises WatchError and TrustError.
+    A board's name is printed with its first request. `user` and `trust` are as for
+    `desk_client.made`. Raises DeskError and TrustError.
     """
     console = console or Console()
     client = made(host, port, user, trust, "time")

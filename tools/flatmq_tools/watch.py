@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rich import box
@@ -14,21 +12,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flatmq import Client, MQTTError
-from flatmq.rare.message import Message
-
 from . import senml
-from .password import PASSWORD
+from .desk_client import TURN_MS, follow, made
 from .trust import Trust
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
-TURN_MS = 200
-LARGEST = 16_384  # bytes of a message: others are skipped
-PATIENCE_MS = 10_000  # for the broker, and for its word on the subscription
-
-
-class WatchError(RuntimeError):
-    """The broker does not let it watch; the text says why."""
 
 
 @dataclass
@@ -113,46 +101,6 @@ def shown(readings: dict[str, senml.Record]) -> str:
 UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 12.1)
 
 
-def made(host: str, port: int, user: str | None, trust: Trust | None, name: str) -> Client:
-    """Return a client of a command that is called `name`, not connected yet.
-
-    The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
-    """
-    return Client(
-        f"{name}-{os.getpid()}",
-        host,
-        port,
-        user=user,
-        password=os.environ.get(PASSWORD),
-        link=trust.link(host, port) if trust else None,
-        rx_size=LARGEST,
-        quiet=True,
-    )
-
-
-def follow(
-    client: Client, filters: list[str], take: Callable[[str, Message], object], qos: int = 1
-) -> None:
-    """Connect and subscribe; `take` is called with each topic and message.
-
-    Raises WatchError when the broker does not allow it.
-    """
-
-    def named(message: Message) -> None:
-        take(message.topic.decode(errors="replace"), message)
-
-    subscription = client.subscribe([f.encode() for f in filters], named, qos=qos)
-    try:
-        client.connect(PATIENCE_MS)
-    except MQTTError as error:
-        raise WatchError(f"cannot connect to the broker: {error}") from error
-    end = time.monotonic() + PATIENCE_MS / 1000
-    while subscription.granted is None and time.monotonic() < end:
-        client.poll(TURN_MS)
-    if subscription.granted is None or 0x80 in subscription.granted:
-        raise WatchError(f"the broker refuses the subscription to {', '.join(filters)}")
-
-
 def main(
     host: str,
     port: int,
@@ -163,7 +111,7 @@ def main(
 ) -> int:
     """Watch until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
 
-    `user` and `trust` are as for `made`. Raises WatchError and TrustError.
+    `user` and `trust` are as for `desk_client.made`. Raises DeskError and TrustError.
     """
     console = Console()
     watch = Watch()

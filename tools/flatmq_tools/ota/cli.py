@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from ..trust import Trust
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_SIGNING = click.option(
+    "--signing-key",
+    "signing",
+    required=True,
+    type=common_options.FILE,
+    help="The key from `flatmq ota keygen`.",
+)
 
 
 @click.group()
@@ -70,13 +77,7 @@ def pack(board: str, out: Path, sketch: str | None, version: str) -> None:
 @click.argument("broker", metavar="HOST[:PORT]")
 @click.argument("target")
 @click.argument("image", type=common_options.FILE)
-@click.option(
-    "--signing-key",
-    "signing",
-    required=True,
-    type=common_options.FILE,
-    help="The key from `flatmq ota keygen`.",
-)
+@_SIGNING
 @common_options.seconds(click.FloatRange(0))
 @common_options.USER
 @common_options.tls
@@ -91,8 +92,9 @@ def push(
     version.
     """
     from .. import broker as brokers
+    from ..desk_client import DeskError
     from ..trust import TrustError
-    from . import keys, online, package
+    from . import keys, package
     from . import push as command
 
     def run() -> int:
@@ -100,7 +102,7 @@ def push(
         return command.main(where, target, image, signing, user, trust, seconds)
 
     end(
-        run, brokers.BrokerError, keys.KeyFileError, online.OnlineError, package.PackageError,
+        run, brokers.BrokerError, keys.KeyFileError, DeskError, package.PackageError,
         TrustError,
     )  # fmt: skip
 
@@ -112,14 +114,14 @@ def push(
 def status(broker: str, user: str | None, trust: Trust | None) -> None:
     """Show the version of each board, and how its update goes."""
     from .. import broker as brokers
+    from ..desk_client import DeskError
     from ..trust import TrustError
-    from . import online
     from . import status as command
 
     def run() -> int:
         return command.main(brokers.external(broker, trust is not None), user, trust)
 
-    end(run, brokers.BrokerError, online.OnlineError, TrustError)
+    end(run, brokers.BrokerError, DeskError, TrustError)
 
 
 @ota.command()
@@ -130,26 +132,20 @@ def status(broker: str, user: str | None, trust: Trust | None) -> None:
 def cancel(broker: str, target: str, user: str | None, trust: Trust | None) -> None:
     """Offer no update to TARGET any more. A board that fetches one stops."""
     from .. import broker as brokers
+    from ..desk_client import DeskError
     from ..trust import TrustError
-    from . import online
     from . import status as command
 
     def run() -> int:
         return command.cancel(brokers.external(broker, trust is not None), target, user, trust)
 
-    end(run, brokers.BrokerError, online.OnlineError, TrustError)
+    end(run, brokers.BrokerError, DeskError, TrustError)
 
 
 @ota.command()
 @click.argument("broker", metavar="HOST[:PORT]")
 @click.argument("board")
-@click.option(
-    "--signing-key",
-    "signing",
-    required=True,
-    type=common_options.FILE,
-    help="The key from `flatmq ota keygen`.",
-)
+@_SIGNING
 @common_options.USER
 @common_options.tls
 def prompt(
@@ -161,8 +157,9 @@ def prompt(
     ends after ten minutes.
     """
     from .. import broker as brokers
+    from ..desk_client import DeskError
     from ..trust import TrustError
-    from . import keys, online
+    from . import keys
     from . import prompt as command
 
     def run() -> int:
@@ -170,6 +167,6 @@ def prompt(
         return command.main(where, board, signing, user, trust)
 
     end(
-        run, brokers.BrokerError, keys.KeyFileError, online.OnlineError, command.PromptError,
+        run, brokers.BrokerError, keys.KeyFileError, DeskError, command.PromptError,
         TrustError,
     )  # fmt: skip

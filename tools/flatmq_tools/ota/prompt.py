@@ -14,8 +14,9 @@ from rich.console import Console
 from flatmq.rare.message import Message
 
 from .. import broker as brokers
+from ..desk_client import connect, made, printable
 from ..trust import Trust
-from . import keys, online
+from . import boards, keys
 
 SECONDS = 600
 _ANSWER_S = 60.0
@@ -40,7 +41,7 @@ class Session:
 
     def _take(self, message: Message) -> None:
         if not message.retain:
-            self._said.append(online.status(message.payload))
+            self._said.append(boards.status(message.payload))
 
     def _await(self, key: str) -> dict[str, Any]:
         """Return the next answer that has this key. Raises PromptError."""
@@ -84,12 +85,12 @@ def main(
 ) -> int:
     """Read lines and run them on the board, until the end of input, Ctrl-C or the session's end.
 
-    Returns 0. Raises KeyFileError, OnlineError, PromptError and TrustError.
+    Returns 0. Raises KeyFileError, DeskError, PromptError and TrustError.
     """
     console = console or Console()
-    client = online.client(where, user, trust)
-    session = Session(client, online.named(board), keys.private(key))
-    online.connect(client, session.subscription)
+    client = made(where.host, where.port, user, trust, "ota")
+    session = Session(client, boards.base(board), keys.private(key))
+    connect(client, session.subscription)
     session.begin()
     console.print(f"{board}: {SECONDS // 60} minutes; Ctrl-D ends it", style="dim")
     left = SECONDS
@@ -102,7 +103,9 @@ def main(
                 break
             if line.strip():
                 out, left = session.run(line)
-                console.print(out, end="", markup=False, highlight=False, soft_wrap=True)
+                console.print(
+                    printable(out), end="", markup=False, highlight=False, soft_wrap=True
+                )
         else:
             console.print("the session is over")
     finally:

@@ -20,8 +20,9 @@ from flatmq import Client
 from flatmq.rare.message import Message
 
 from .. import broker as brokers
+from ..desk_client import connect, made, printable, retain
 from ..trust import Trust
-from . import keys, online
+from . import boards, keys
 from .package import PIECE, Package, read
 
 _TURN_MS = 100
@@ -97,7 +98,7 @@ class Server:
 
     def _on_status(self, message: Message) -> None:
         name = message.topic.decode(errors="replace").split("/")[1]
-        said = online.status(message.payload)
+        said = boards.status(message.payload)
         found = outcome(self._package, self._text, said)
         if found.state:
             self.outcomes[name] = found
@@ -117,17 +118,19 @@ def main(
     """Send the package in `image` to a board or to group/NAME, until each has said how it went.
 
     A group has no end but Ctrl-C, `seconds`, and `stop` returning True. Returns 1 if a board did
-    not take it, or did not say so in time. Raises KeyFileError, PackageError, OnlineError and
+    not take it, or did not say so in time. Raises KeyFileError, PackageError, DeskError and
     TrustError.
     """
     console = console or Console()
     package = read(image)
-    to = online.named(target)
+    to = boards.base(target)
     text = manifest(package, to, keys.private(key))
-    client = online.client(where, user, trust, tx_size=16 * (PIECE + 100), inflight=64)
+    client = made(
+        where.host, where.port, user, trust, "ota", tx_size=16 * (PIECE + 100), inflight=64
+    )
     server = Server(client, package, text)
-    online.connect(client, server.asking, server.telling)
-    online.publish(client, f"{to}/ota/manifest".encode(), text)
+    connect(client, server.asking, server.telling)
+    retain(client, f"{to}/ota/manifest", text)
     console.print(
         f"{package.version} for {package.board}: {len(package.archive):,} bytes to {to}; Ctrl-C "
         "ends it, and the board goes on when it is started again",
@@ -166,4 +169,6 @@ def _show(
             said.add(name)
             text = {"good": f"runs {package.version}"}.get(found.state, found.state)
             why = f": {found.why}" if found.why else ""
-            console.print(f"{name} {text}{why}", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                printable(f"{name} {text}{why}"), markup=False, highlight=False, soft_wrap=True
+            )

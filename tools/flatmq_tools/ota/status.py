@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from rich import box
@@ -10,38 +9,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flatmq.rare.message import Message
-
 from .. import broker as brokers
+from ..desk_client import connect, made, printable, retain, retained
 from ..trust import Trust
-from . import online
-
-_LISTEN = 1.0  # s for what is retained
+from . import boards
 
 
 def main(
     where: brokers.Broker, user: str | None, trust: Trust | None, console: Console | None = None
 ) -> int:
-    """Print a table of all boards; return 0. Raises OnlineError and TrustError."""
+    """Print a table of all boards; return 0. Raises DeskError and TrustError."""
     console = console or Console()
-    said: dict[str, dict[str, Any]] = {}
-
-    def take(message: Message) -> None:
-        name = message.topic.decode(errors="replace").split("/")[1]
-        said[name] = online.status(message.payload)
-
-    client = online.client(where, user, trust)
-    online.connect(client, client.subscribe(b"dev/+/ota/status", take, 1))
-    end = time.monotonic() + _LISTEN
-    while time.monotonic() < end:
-        client.poll(100)
+    client = made(where.host, where.port, user, trust, "ota")
+    found = retained(client, "dev/+/ota/status")
     client.disconnect()
+    said = {topic.split("/")[1]: boards.status(payload) for topic, payload in found.items()}
     table = Table(box=box.SIMPLE)
     for head in ("board", "kind", "version", "update", "remark"):
         table.add_column(head, overflow="fold")
     for name, each in sorted(said.items()):
-        table.add_row(*map(Text, (name, str(each.get("board")), str(each.get("version")),
-                                  _update(each), _remark(each))))  # fmt: skip
+        row = name, each.get("board"), each.get("version"), _update(each), _remark(each)
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table if said else "no board has said anything of updates")
     return 0
 
@@ -62,11 +50,11 @@ def cancel(
     where: brokers.Broker, target: str, user: str | None, trust: Trust | None,
     console: Console | None = None,
 ) -> int:  # fmt: skip
-    """Remove the manifest of a board or a group; return 0. Raises OnlineError and TrustError."""
-    to = online.named(target)
-    client = online.client(where, user, trust)
-    online.connect(client)
-    online.publish(client, f"{to}/ota/manifest".encode(), b"")
+    """Remove the manifest of a board or a group; return 0. Raises DeskError and TrustError."""
+    to = boards.base(target)
+    client = made(where.host, where.port, user, trust, "ota")
+    connect(client)
+    retain(client, f"{to}/ota/manifest", b"")
     client.disconnect()
     (console or Console()).print(f"{to}: no update is offered any more", highlight=False)
     return 0

@@ -1,0 +1,17 @@
+"""The key that signs the updates of these tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flatmq_tools.ota import keys
+
+
+@pytest.fixture(scope="session")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private key; its public half lies beside it."""
+    file = tmp_path_factory.mktemp("key") / "fleet"
+    keys.generate(file)
+    return file

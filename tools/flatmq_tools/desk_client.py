@@ -1,0 +1,102 @@
+"""The client with which a command reaches boards: by a broker, from the desk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flatmq import Client, MQTTError
+from flatmq.rare.message import Message, Subscription
+
+from .password import PASSWORD
+from .trust import Trust
+
+TURN_MS = 200
+LARGEST = 16_384  # bytes of a message: others are skipped
+PATIENCE_MS = 10_000  # for the broker, and for each of its answers
+_QUIET_S = 1.0  # after the answer to a ping: then everything that is retained has come
+
+
+class DeskError(RuntimeError):
+    """The broker does not let the command do its work; the text says why."""
+
+
+def made(
+    host: str, port: int, user: str | None, trust: Trust | None, name: str, **options: Any
+) -> Client:
+    """Return a client of a command that is called `name`, not connected yet.
+
+    The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
+    """
+    return Client(
+        f"{name}-{os.getpid()}",
+        host,
+        port,
+        user=user,
+        password=os.environ.get(PASSWORD) if user else None,
+        link=trust.link(host, port) if trust else None,
+        rx_size=LARGEST,
+        quiet=True,
+        **options,
+    )
+
+
+def connect(client: Client, *subscriptions: Subscription) -> None:
+    """Connect, and wait until the broker has granted the subscriptions. Raises DeskError."""
+    try:
+        client.connect(PATIENCE_MS)
+    except MQTTError as error:
+        raise DeskError(f"cannot connect to the broker: {error}") from error
+    end = time.monotonic() + PATIENCE_MS / 1000
+    while any(each.granted is None for each in subscriptions) and time.monotonic() < end:
+        client.poll(TURN_MS)
+    for each in subscriptions:
+        if each.granted is None or 0x80 in each.granted:
+            topics = b", ".join(each.filters).decode()
+            raise DeskError(f"the broker refuses the subscription to {topics}")
+
+
+def follow(
+    client: Client, filters: list[str], take: Callable[[str, Message], object], qos: int = 1
+) -> None:
+    """Connect and subscribe; `take` is called with each topic and message. Raises DeskError."""
+
+    def named(message: Message) -> None:
+        take(message.topic.decode(errors="replace"), message)
+
+    connect(client, client.subscribe([f.encode() for f in filters], named, qos=qos))
+
+
+def retained(client: Client, topic_filter: str) -> dict[str, bytes]:
+    """Connect, and return what the broker retains, by topic. Raises DeskError."""
+    found: dict[str, bytes] = {}
+    last = time.monotonic()
+
+    def take(topic: str, message: Message) -> None:
+        nonlocal last
+        last = time.monotonic()
+        if len(message):
+            found[topic] = message.payload
+
+    follow(client, [topic_filter], take, qos=0)
+    client.ping()
+    last = time.monotonic()
+    while client.asked or time.monotonic() < last + _QUIET_S:
+        client.poll(100)
+        if not client.connected:
+            raise DeskError(f"the connection ended: {client.error}")
+    return found
+
+
+def retain(client: Client, topic: str, payload: bytes) -> None:
+    """Have the broker retain a message, or forget it if it is empty. Raises DeskError."""
+    client.publish(topic, payload, 1, True)
+    if not client.wait(PATIENCE_MS):
+        raise DeskError(f"the broker has not acknowledged the message on {topic}")
+
+
+def printable(value: Any) -> str:
+    """Return a text that moves no cursor, whatever a board has published."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(value))
