@@ -64,11 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=int, default=60, help="Time of the board's clock.")
     parser.add_argument("--results", type=Path, help="Markdown file with the section to rewrite.")
     given = parser.parse_args(arguments)
-    try:
-        firmware = emulated.firmware("pico_w")
-    except emulated.NotHereError as error:
-        print(error, file=sys.stderr)
-        return 2
+    firmware = emulated.needed("pico_w")
     status, readings = run(given.minutes, firmware)
     first, last = readings[0], readings[-1]
     seqs = {int(reading["seq"]) for reading in readings}

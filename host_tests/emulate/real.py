@@ -121,11 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="Part of the names of the rows to run.")
     given = parser.parse_args(arguments)
     board = given.board
-    try:
-        firmware = emulated.firmware(board)
-    except emulated.NotHereError as error:
-        print(error, file=sys.stderr)
-        return 2
+    firmware = emulated.needed(board)
     table = Table(f"on an emulated {boards.load(board).title}", "ends with", "s", "lost", "")
     bad = 0
     with contextlib.ExitStack() as stack:

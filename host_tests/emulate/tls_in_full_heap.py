@@ -89,11 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="Part of the names of the rows to run.")
     parser.add_argument("--results", type=Path, help="Markdown file with the section to rewrite.")
     given = parser.parse_args(arguments)
-    try:
-        firmware = emulated.firmware("pico_w")
-    except emulated.NotHereError as error:
-        print(error, file=sys.stderr)
-        return 2
+    firmware = emulated.needed("pico_w")
     secure = SecureBroker()
     try:
         seen = {

@@ -101,11 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="Of their moments.  [default: 1]")
     parser.add_argument("--results", type=Path, help="Document to write the table to.")
     given = parser.parse_args(arguments)
-    try:
-        firmware = emulated.firmware("pico_w")
-    except emulated.NotHereError as error:
-        print(error, file=sys.stderr)
-        return 2
+    firmware = emulated.needed("pico_w")
     two = package.make("pico_w", None, "2")
     with tempfile.TemporaryDirectory() as name:
         Path(name, "main.py").write_text(FAILS)

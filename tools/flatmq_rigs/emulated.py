@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from flatmq_tools import boards
@@ -14,6 +15,15 @@ VARIABLE = "FLATMQ_FIRMWARE"  # in the environment: files, separated as in PATH
 
 class NotHereError(RuntimeError):
     """The board cannot be emulated on this machine; the text says what is missing."""
+
+
+def needed(board: str) -> str:
+    """Return what `firmware` does; end the program with status 2 if that is not here."""
+    try:
+        return firmware(board)
+    except NotHereError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 def board_of(firmware: Path) -> boards.Board:

@@ -107,7 +107,7 @@ class Updates:
         self._told = 0  # the connection on which the status was published
 
     def poll(self) -> None:
-        """Do what is due. Nothing takes long, except to check a signature, some 0.2 s."""
+        """Do what is due. Nothing takes long, but the check of a signature blocks."""
         if slots.watchdog:
             slots.watchdog.feed()
         if self._whole:

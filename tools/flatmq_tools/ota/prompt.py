@@ -71,7 +71,7 @@ class Session:
         self._client.publish(f"{self._to}/prompt/in".encode(), signed, 1)
         while (answer := self._await("n"))["n"] != self._n:
             pass
-        return str(answer.get("out")), int(answer.get("left", 0))
+        return printable(answer.get("out")), int(answer.get("left", 0))
 
 
 def main(
@@ -103,9 +103,7 @@ def main(
                 break
             if line.strip():
                 out, left = session.run(line)
-                console.print(
-                    printable(out), end="", markup=False, highlight=False, soft_wrap=True
-                )
+                console.print(out, end="", markup=False, highlight=False, soft_wrap=True)
         else:
             console.print("the session is over")
     finally:

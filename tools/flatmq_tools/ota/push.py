@@ -169,6 +169,5 @@ def _show(
             said.add(name)
             text = {"good": f"runs {package.version}"}.get(found.state, found.state)
             why = f": {found.why}" if found.why else ""
-            console.print(
-                printable(f"{name} {text}{why}"), markup=False, highlight=False, soft_wrap=True
-            )
+            line = printable(f"{name} {text}{why}")
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
