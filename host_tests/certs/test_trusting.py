@@ -25,7 +25,7 @@ from flatmq import Client
 from flatmq import stream_tls_cpython as tls_link
 from flatmq.frames import BEGIN, CLOSE, DATA, OPEN
 from flatmq_rigs import certificates
-from flatmq_tools import broker, trust, watch
+from flatmq_tools import broker, desk_client, trust
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
 from flatmq_tools.fleet import link as fleet_link
@@ -175,7 +175,7 @@ def somebody(folder: Path) -> Iterator[Somebody]:
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLATMQ_PASSWORD", SECRET)
-    monkeypatch.setattr(watch, "PATIENCE_MS", 1000)
+    monkeypatch.setattr(desk_client, "PATIENCE_MS", 1000)
 
 
 WRONG = {"pin": "--pin chained", "authority": "--ca ca.pem"}
@@ -236,7 +236,7 @@ def test_a_mistake_is_reported_at_once(
     """After one try, or after a second look if all that is known is that the broker has closed.
     One poll may see two tries. Of these only tries count of which TLS says something: on a busy
     machine the alert may be lost, and then the network may have closed the connection."""
-    monkeypatch.setattr(watch, "PATIENCE_MS", 60_000)
+    monkeypatch.setattr(desk_client, "PATIENCE_MS", 60_000)
     monkeypatch.setattr(fleet, "RAMP_PATIENCE", 60.0)
     tries, known = [], []
     for link in (tls_link.Link, fleet_link.TLSLink):
