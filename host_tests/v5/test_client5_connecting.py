@@ -245,6 +245,21 @@ def test_an_identifier_that_nobody_asked_for(name: bytes, clock: Clock) -> None:
     assert bench.client.connected
 
 
+@pytest.mark.parametrize("client_id", [b"", b"unit"])
+def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None:
+    """Nor limits: they are those of a connection, and the reason is what it has to say."""
+    bench = Bench5(clock, client_id=client_id)
+    assigned = [(Id.ASSIGNED_CLIENT_IDENTIFIER, b"given")]
+    said = [(Id.RECEIVE_MAXIMUM, 1), (Id.REASON_STRING, b"later"), (Id.SERVER_REFERENCE, b"b")]
+    bench.greet()
+    bench.feed(build.connack(0x88, 0, properties(said + assigned)))
+    server = bench.client.server
+    assert (server.client_id, server.receive_maximum) == (None, 65535)
+    assert (server.reason, server.reference) == (b"later", b"b")
+    bench.accepted(*([] if client_id else assigned))
+    assert server.client_id == (None if client_id else b"given")
+
+
 @pytest.mark.parametrize("auth", [None, ("m", lambda data: b"")])
 def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
     """Nor a CONNACK without the method of authentication; neither changes anything."""

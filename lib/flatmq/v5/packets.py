@@ -223,7 +223,7 @@ def _connack(c, t, end):
     server = c.server
     said = c.said
     if code:
-        server.read(said)
+        server.note(said)
         if code == _OTHER_VERSION or code == 1:
             c.unanswered = 2
         return _REFUSED | code
