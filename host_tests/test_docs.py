@@ -46,7 +46,7 @@ ON_THE_CLIENT = (
     "websocket",
 )  # fmt: skip
 DESIGN = (DOCS / "design.md").read_text("utf-8")
-RESULTS = (DOCS / "results.md").read_text("utf-8")
+RESULTS = DOCS / "results.md"
 CONTENTS = (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
@@ -258,7 +258,7 @@ def test_the_pictures_need_nothing_else(picture: Path) -> None:
 
 def test_the_headlines_are_those_of_the_results() -> None:
     begin, end = markers(headlines.SECTION)
-    text = (DOCS / "headlines.md").read_text("utf-8")
+    text = RESULTS.read_text("utf-8")
     assert text.partition(begin)[2].partition(end)[0].strip() == headlines.page(RESULTS).strip()
     for name, (_, bars, unit) in headlines.charts(RESULTS).items():
         assert (DOCS / headlines.CHARTS / f"{name}.svg").is_file()

@@ -78,6 +78,7 @@ def test_another_checkout_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {f"flatmq-{VERSION}-py3-none-any.whl", f"flatmq-{VERSION}.tar.gz"} < set(one)
     assert one["NOTES.md"] == b"Notes.\n"
     assert any(name.endswith("/package.json") for name in one)
+    assert one["results/size.csv"] == (ROOT / "docs" / "results" / "size.csv").read_bytes()
     with tarfile.open(tmp_path / "one" / f"flatmq-{VERSION}.tar.gz") as sdist:
         assert f"flatmq-{VERSION}/tools/flatmq_rigs/release.py" in sdist.getnames()
     # Spark looks for format("mqtt") in the last of them.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatmq_rigs.results import insert, markers, number, write
+from flatmq_rigs.results import insert, markers, number, rows, table, tables, write
 
 BEGIN, END = markers("bench")
 
@@ -25,6 +25,26 @@ def test_the_file_is_made_and_written_again(tmp_path):
     assert "second" in text
     assert "first" not in text
     assert text.count(BEGIN) == 1
+
+
+def test_tables_are_files_beside_the_document(tmp_path):
+    path = tmp_path / "results.md"
+    first = table(["state", "bytes"], [["`aio`, online", "1,024"]])
+    second = table(["state", "ms"], [["online", "2"]])
+    write(path, "size-tls", f"## Memory\n\n{second}")
+    write(path, "size", f"## Memory\n\n`make size`:\n\n{first}\n\n### A start, in ms\n\n{second}")
+    text = path.read_text(encoding="utf-8")
+    assert "|" not in text
+    for name in ("size.csv", "size.a-start-in-ms.csv"):
+        assert f"[{name}](results/{name})" in text
+    held, start = map(rows, tables(path, "size"))
+    assert held == [["state", "bytes"], ["aio, online", "1,024"]]
+    assert start == [["state", "ms"], ["online", "2"]]
+    write(path, "size", "## Memory\n\nnot measured")
+    assert not tables(path, "size")
+    assert len(tables(path, "size-tls")) == 1
+    with pytest.raises(ValueError, match=r"two tables under one heading, size\.csv"):
+        write(path, "size", f"{first}\n\n{second}")
 
 
 @pytest.mark.parametrize(

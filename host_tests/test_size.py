@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flatmq_rigs import size, webassembly
+from flatmq_rigs import results, size, webassembly
 from flatmq_rigs.__main__ import main as cli
 from flatmq_rigs.size import rows, scales
 from flatmq_rigs.size.scales import Start, Weight
@@ -71,12 +71,10 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert f"over its bound: {first.name}: 99,999 bytes" in done.output
     assert "over its bound: start: 99.9 loads" in done.output
     assert "not measured: no peer" in done.output
-    written = document.read_text()
-    bound, asked = f"{first.bound:,}", f"{first.asked:,}"
-    assert f"| {first.name} | 99,999 | {bound} | {asked} | 3,834 |" in written
-    assert f"| {second.name} | +77 | +{second.bound:,} | +500 | - |" in written
-    assert f"| {third.name} | - | +{third.bound:,} | +64 | - |" in written
-    assert f"| {first.name} | flatmq, reader |" in written
-    assert f"| {second.name} | + resend, without reader |" in written
-    assert "umqtt.simple, made: 3,834." in written
-    assert "| flatmq | 0.50 | 2.50 | 99.9 |" in written
+    held, modules, starts = map(results.rows, results.tables(document, "size"))
+    assert held[1] == [first.name, "99,999", f"{first.bound:,}", f"{first.asked:,}", "3,834"]
+    assert held[2] == [second.name.replace("`", ""), "+77", f"+{second.bound:,}", "+500", "-"]
+    assert held[3] == [third.name.replace("`", ""), "-", f"+{third.bound:,}", "+64", "-"]
+    assert modules[1] == [first.name, "flatmq, reader"]
+    assert modules[2] == [second.name, "+ resend, without reader"]
+    assert starts[1][:4] == ["flatmq", "0.50", "2.50", "99.9"]

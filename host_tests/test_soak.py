@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from flatmq_rigs import soak
+from flatmq_rigs import results, soak
 from flatmq_rigs.soak import faults, plan
 from flatmq_rigs.soak.books import Books
 from flatmq_rigs.soak.faults import Faults
@@ -86,11 +86,12 @@ def test_nothing_is_lost(run: Run, tmp_path: Path, way: Way) -> None:
     document = path.read_text(encoding="utf-8")
     assert f"<!-- soak{'' if link == 'tcp' else '-' + link}:begin -->" in document
     assert re.search(rf"`python -m flatmq_rigs soak( --link {re.escape(link)})?`", document)
-    assert f"- seed: {SEED}" in document
-    assert re.search(r"- broker: mosquitto version 2\.", document)
-    assert "| lost at QoS 2 | 0 / 0 | 0 / 0 | met |" in document
+    assert f"seed {SEED}." in document
+    assert "; mosquitto version 2." in document
+    (table,) = results.tables(path, f"soak{'' if link == 'tcp' else '-' + link}")
+    assert ["lost at QoS 2", "0 / 0", "0 / 0", "met"] in results.rows(table)
     assert row(shown, "allocated while online, bytes").startswith("0 ")
-    heap = rf"- client: MicroPython 1\.\d+\.\d+ with a heap of {soak.HEAP_KB[link]} KB"
+    heap = rf"MicroPython 1\.\d+\.\d+ with a heap of {soak.HEAP_KB[link]} KB"
     assert re.search(heap, document)
 
 

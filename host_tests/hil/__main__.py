@@ -33,10 +33,6 @@ def section(suite: Suite) -> str:
 
 `{command}`, {suite.board}: {len(rows)} rows, {bad} failed, {skipped} not run.
 
-The client as .mpy. Heap is compared with that before the import, after collections. An operation
-is done over and over, with the collector off and bytes in use compared, and as often with the heap
-locked. A message is lost if a client of another make at the broker did not get it.
-
 {results.table(_HEAD, rows)}
 """
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flatmq_rigs import results
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import boards, broker, bytecode, emulate, remote
@@ -43,10 +44,9 @@ def mosquitto() -> Iterator[broker.Broker]:
 
 
 def _rows(document: Path) -> dict[str, list[str]]:
-    """The cells of each row of a section on a board, by the first one."""
-    lines = [line for line in document.read_text().splitlines() if line[:1] == "|"]
-    cells = [line.strip("| ").split(" | ") for line in lines[2:]]
-    return {row[0]: row[1:] for row in cells}
+    """The cells of each row of the table on a board, by the first one."""
+    (table,) = (document.parent / results.TABLES).iterdir()
+    return {name: cells for name, *cells in results.rows(table)[1:]}
 
 
 @pytest.mark.parametrize("command", [main, bench.main], ids=["test-board", "bench-board"])

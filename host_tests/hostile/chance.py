@@ -192,8 +192,7 @@ def section(
 ## Hostile bytes by chance{", MQTT 5" if version == 5 else ""}{TITLES[link]}
 
 `{command}`: seeds {named} on CPython, {seeds[-1] + 1} on MicroPython; {seconds:,.0f} s.
-{early}It ends at the first finding: with this table nothing was found. `docs/design.md` says how
-the packets are spoilt and what is judged.
+{early}Nothing was found.
 
 {results.table(("", "CPython", "MicroPython"), lines)}
 """

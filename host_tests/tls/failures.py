@@ -37,9 +37,7 @@ class Failure(NamedTuple):
 HEAD = """## When TLS fails
 
 `python host_tests/tls/failures.py --results docs/results.md`: what `client.error` says for each
-mistake, after the host and the port, with mosquitto as the broker. On CPython a broker that has
-only TLS 1.3 is no mistake. TLS without an authority and without a pin is refused by the
-constructor, with ValueError. If there is no memory for TLS, the kind is "resource"."""
+mistake, after the host and the port."""
 
 CA: dict[str, Any] = {"ca": "ca.der"}
 FAILURES = (

@@ -365,10 +365,7 @@ def packages() -> None:
 @main.command()
 @click.argument("folder", type=_FOLDER)
 def headlines(folder: Path) -> None:
-    """Draw the headlines of the results.
-
-    They are written beside results.md in FOLDER.
-    """
+    """Draw the headlines of the results in FOLDER."""
     from . import headlines as command
 
     command.main(folder)

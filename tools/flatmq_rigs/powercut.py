@@ -158,23 +158,12 @@ def main(results: Path | None, every: int) -> int:
     text = "\n\n".join(
         [
             "## Spool",
-            "`python -m flatmq_rigs powercut` runs MicroPython's littlefs on flash in RAM that "
-            "stops at the n-th program or erase, for every n of a scenario, once before that "
-            "write and once half way through it. Then the board reboots. In the rows with two "
-            "cuts the power is cut again at every write of what follows, after "
-            f"{'each first cut' if every == 1 else f'one of {every} first cuts'}. "
-            "The scenario has a reading that the broker closes the connection on, or in MQTT 5 "
-            "refuses by reason code; it counts as lost unless it was set aside. The run ends with "
-            "an error at the first broken promise. A handler that the cut interrupted, or whose "
-            "return was not noted yet, is called again. With `durable=False` readings that "
-            "bypassed the flash and were not "
-            "acknowledged are lost with the power: the last column counts them, and no other "
-            "reading may be lost.",
+            "`python -m flatmq_rigs powercut`: littlefs on flash in RAM loses power before and "
+            "in the middle of every write of a scenario, and in the rows with two cuts again at "
+            f"every write after {'each cut' if every == 1 else f'one of {every} cuts'}. Only "
+            "readings that bypassed the flash (`durable=False`) may be lost.",
             table(columns, rows),
-            "Wear per reading with blocks of 4 KB, and bytes of heap requested per append and "
-            "per record handed to the client: the median, and the maximum, where a segment "
-            "begins. Online means one reading at a time, acknowledged before the next; two "
-            "topics alternate.",
+            "### Wear, and heap per record",
             table(
                 [
                     *("prog size · head · payload", "erases", "bytes programmed"),
@@ -183,10 +172,9 @@ def main(results: Path | None, every: int) -> int:
                 ],
                 worn,
             ),
-            f"With blocks of {CYCLES:,} cycles and a partition of 256 KB, worn evenly, one "
-            f"reading of 64 bytes per minute wears the flash out in {number(_years(best, 256))} "
-            f"years if the broker is always there, and in {number(_years(worst, 256))} years if "
-            "it never is.",
+            f"One reading of 64 bytes per minute wears out 256 KB of flash ({CYCLES:,} cycles) in "
+            f"{number(_years(best, 256))} years if the broker is always there, in "
+            f"{number(_years(worst, 256))} if it never is.",
         ]
     )
     if results:

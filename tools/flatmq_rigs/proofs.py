@@ -190,7 +190,7 @@ def main(names: Sequence[str], document: Path | None) -> int:
             if row[2] != results.NONE or name not in known:  # one that cannot run here stays
                 known[name] = row
             table = section([known[each] for each in PROOFS if each in known])
-            results.write(document, SECTION, table)
+            results.write(document, SECTION, table, inline=True)
         if has_failed(row):
             log = (LOGS / f"{name}.log").relative_to(ROOT)
             console.print(f"its output: {log}", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""Build what a release has: the wheel, the sdist, the packages for mip, and the notes.
+"""Build a release: the wheel, the sdist, the packages for mip, the tables of results, notes.
 
 The same commit gives the same bytes: timestamps are those of the last commit.
 """
@@ -69,6 +69,7 @@ def build(into: Path, text: str, root: Path = ROOT) -> list[Path]:
     if done.returncode:
         raise ReleaseError(f"hatchling failed: {done.stderr.strip()}")
     packages.release(into)
+    shutil.copytree(root / "docs" / "results", into / "results")
     (into / NOTES).write_text(text, encoding="utf-8")
     return sorted(path for path in into.rglob("*") if path.is_file())
 

@@ -46,11 +46,8 @@ class Masked(Work):
         ]  # fmt: skip
         return "\n\n".join([
             "## A WebSocket beside TCP: the interpreter's work alone",
-            "`make bench`: the same over a link in memory, in frames with random masks, as a "
-            "multiple of what it takes over TCP; the least of several rounds in which the two "
-            f"take turns. At most {LIMIT} with MicroPython's module `websocket`, which firmware "
-            "for boards with a network has. The interpreter for 32 bits does not: there Python "
-            "masks 16 bits at a time, and no limit applies. B: bytes of heap left behind.",
+            "`make bench`: multiples of the same over TCP; at most "
+            f"{LIMIT} with MicroPython's module `websocket`, which the 32-bit interpreter lacks.",
             table(["µs per message", "× TCP", "B"], rows),
             *self.notes,
         ])  # fmt: skip

@@ -105,18 +105,13 @@ class Report:
             parts += ["### Targets", self.targets()]
         parts += [
             "### Memory (bytes)",
-            "Held after collection, library and client, from .py; the smallest heap in which "
-            "connecting, subscribing, publishing and receiving work, the few lines that call for "
-            "it included, with the library as .mpy.",
             self.memory(),
             "### Heap bytes per operation",
-            "Garbage left behind / all that was asked for, call frames on the heap included.",
+            "Bytes left behind / bytes requested.",
             self.allocation(),
             "### Speed",
-            f"CPU µs of the client's process per message of 32 bytes, heap of {HEAP_KB} KB, "
-            "and the multiple of the floor of the same round: a loop that makes one write per "
-            "ready-made packet, one that makes one read per message. QoS 1 is wall time against "
-            "the broker, as shipped.",
+            f"CPU µs per message of 32 bytes, heap of {HEAP_KB} KB, and multiples of bare writes "
+            "and reads.",
             self.speed(),
             "### Socket calls per message",
             "Writes / reads / others.",

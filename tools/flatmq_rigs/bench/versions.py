@@ -87,11 +87,8 @@ class Versions(Work):
         head = ["µs per message", "3.1.1", "5", "× 3.1.1", f"≤ {LIMIT}", "B"]
         parts = [
             "## MQTT 5 beside 3.1.1: the interpreter's work alone",
-            "`make bench`: the same client at both versions, over a link in memory as above. The "
-            "least of several rounds in which the two take turns: other work on the machine only "
-            "ever adds. Polling, a difference of two times, is a median. B: bytes of heap that a "
-            "message leaves behind at MQTT 5. The last rows are what only MQTT 5 has, beside the "
-            "same operation without it at 3.1.1; they have no limit.",
+            "`make bench`: the same client at both versions, over a link in memory. B: bytes of "
+            "heap that a message leaves behind.",
         ]
         for bits in BITS:
             if any(key[0] == bits for key in self.rounds):

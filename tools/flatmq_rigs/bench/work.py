@@ -104,13 +104,10 @@ class Work:
         head = ["µs per message", FLOOR, FLATMQ, "× floor", "B", UMQTT, "× floor", "B"]
         parts = [
             "## The interpreter's work alone",
-            "`make bench`: the same operations over a link in memory, whose reads and writes are "
-            "single calls of the interpreter's own streams and take next to no time. What is "
-            "left is the work of the client's bytecode. On a board a call of the network stack "
-            "costs more: 204 µs for a write and 30 µs for a read on a Pico W. umqtt.simple makes "
-            "several of them per message, which this table does not charge it for. "
-            f"Medians of alternating rounds; messages of 56 bytes; {FLOOR}: one write per ready "
-            "packet, one read per message; B: bytes of heap that a message leaves behind.",
+            "`make bench`: over a link in memory, whose calls take next to no time. On a board "
+            "they do: 204 µs for a write and 30 µs for a read on a Pico W, and umqtt.simple makes "
+            f"several per message. {FLOOR}: one write per ready packet, one read per message; B: "
+            "bytes of heap that a message leaves behind.",
         ]
         for bits in BITS:
             if any(key[0] == bits for key in self.rounds):

@@ -36,15 +36,14 @@ from .bench.messages import MOSQUITTO
 from .crash_tables import READERS, Count, Tables
 from .processes import Command, CommandError, alive, family, kill, wait
 
-PARTS = ("driver", "jvm", "broker", "ingest", "compaction", "store")
-ABOUT = {
-    "driver": "the Python process of `flatmq pipeline run`, which receives, too",
-    "jvm": "Spark itself, the child of the driver",
-    "broker": "mosquitto with persistence",
-    "ingest": "`flatmq pipeline ingest`, which writes raw beside a run that reads it",
-    "compaction": "what merges the files of the tables, beside a run that writes",
-    "store": "the driver, while it writes to an S3 on this machine",
-}
+PARTS = (
+    "driver",  # the Python process of `flatmq pipeline run`, which also receives
+    "jvm",  # Spark itself, the child of the driver
+    "broker",  # mosquitto with persistence
+    "ingest",  # `flatmq pipeline ingest`, which writes raw beside a run that reads it
+    "compaction",  # what merges the files of the tables, beside a run that writes
+    "store",  # the driver, while it writes to an S3 on this machine
+)
 _JOBS = ("measurements",)
 TOPIC = b"dev/crash/telemetry"
 _PUBLISHER = b"crash-publisher"
@@ -474,16 +473,9 @@ def report(found: Sequence[Result], messages: int, kills: int) -> str:
     parts = [part for part in PARTS if part in killed]
     only = "" if len(parts) == len(PARTS) else "".join(f" --part {part}" for part in parts)
     text = (
-        f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: numbered "
-        "readings at QoS 1 from mosquitto through `flatmq pipeline run` into the tables raw "
-        "and measurements, while one part is ended with SIGKILL at a random moment of a "
-        "batch, again and again. Killed are: "
-        + "; ".join(f"{part}, {ABOUT[part]}" for part in parts)
-        + ". In the columns of the readers: missing · twice, raw and measurements together. "
-        "What a broker delivers again has another offset in raw, and is dropped from "
-        "measurements: `delivered again`. mosquitto acknowledges a message before it saves it: "
-        "those that no receiver had acknowledged when it was killed are `lost by the broker`, "
-        "and not counted as missing."
+        f"`python -m flatmq_rigs crash --messages {messages} --kills {kills}{only}`: kill "
+        "parts of the running pipeline; count missing · twice, for each reader of the tables. "
+        "mosquitto acknowledges a message before it saves it: what it lost is counted apart."
     )
     head = ["killed", "messages", "kills", *READERS, "delivered again", "lost by the broker", "s"]
     rows = [

@@ -328,13 +328,10 @@ def report(found: list[Figures], ending: float, rate: int, size: int) -> str:
     return "\n\n".join(
         [
             "## A live fleet",
-            "`python -m flatmq_rigs live`: one `flatmq pipeline run` with all its jobs, mosquitto "
-            f"and the publisher, on the {os.cpu_count()} cores of one machine, the loads one "
-            f"after the other. The run has the priority of `nice -n {_NICE}`. "
-            "Lag is what the broker had acknowledged and the table raw did not "
-            f"have, looked at every {_LOOK:g} s; batches start every {_TRIGGER:g} s. The steady "
-            f"load was published at {published:,.0f} a second. The run ended {ending:.1f} s after "
-            "SIGTERM.",
+            f"`python -m flatmq_rigs live`: a pipeline run, mosquitto and the publisher on the "
+            f"same {os.cpu_count()} cores. Lag is what the broker has acknowledged and raw lacks. "
+            f"The steady load was published at {published:,.0f} a second. The run ended "
+            f"{ending:.1f} s after SIGTERM.",
             results.table(columns, rows),
         ]
     )

@@ -286,5 +286,5 @@ def main(tables: Path, document: Path | None, console: Console | None = None) ->
     section = text(sizes(tables), costs(), tried())
     console.print(section, markup=False, highlight=False, soft_wrap=True)
     if document is not None:
-        results.write(document, NAME, section)
+        results.write(document, NAME, section, inline=True)
     return 0

@@ -120,22 +120,15 @@ def _starts(sizes: Sizes) -> str:
 def _text(sizes: Sizes) -> str:
     """The section of the document."""
     parts = [
-        "Bytes of heap that a client holds after a collection, more than before its import: on "
-        "32 bits (MicroPython for WebAssembly), from .mpy files, with the sizes as shipped. The "
-        "broker is in memory, behind the module `socket`: the TCP link is loaded and connected, "
-        "and all of it counts except the socket and the poll object. A figure with + is how much "
-        "more a state holds than the one above it. Tests fail above the bound: the figure that is "
-        "asked for or, until that is met, the last one and 1 %. With TLS, most boards hold "
+        "## Where the memory goes",
+        "`make size`: bytes of heap held after a collection, on 32 bits, from .mpy files, with "
+        "default sizes and the TCP link. A figure with + is the growth since the state before. "
+        "Tests fail above the bound. With TLS, most boards hold "
         f"{rows.MBED_TLS:,} bytes more, for Mbed TLS.",
         _held(sizes),
-        *(f"{_SIMPLE}, {name}: {sizes.umqtt[name].held:,}." for name in list(sizes.umqtt)[:2]),
-        "MicroPython's table of names grows in steps that double, and the names of the whole "
-        "program decide when. The figures include only the part of it that is in use, and "
-        "gc.mem_alloc() all of it, which may be some KB more.",
-        "Modules that are loaded in each state; after a +, those that the step has added:",
+        "### Modules loaded",
         _loaded(sizes),
-        "Time of a start with one subscription, over the same broker on 64 bits: the fastest of "
-        f"{scales.RUNS}. A load is the time that the module of that broker takes to load.",
+        "### Time of a start",
         _starts(sizes),
         *sizes.notes,
     ]

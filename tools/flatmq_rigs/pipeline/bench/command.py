@@ -222,22 +222,17 @@ def section(
     parts = [
         "## The pipeline: speed",
         f"`python -m flatmq_rigs pipeline-bench`, on {os.cpu_count()} cores: {count:,} messages "
-        "of about 110 bytes at QoS 1, which mosquitto has before the receiver comes, on the same "
-        f"cores. Medians of {rounds} rounds.",
+        f"of about 110 bytes at QoS 1 that mosquitto holds. Medians of {rounds} rounds.",
     ]
     if ends:
         parts += [
-            "From end to end: from the start of the query until a reader of the Parquet folder "
-            "finds all rows, with `local[2]` and a trigger of 1 s. CPU time per row, system calls "
-            "included, is that of every process; the receiver is the one that appends, syncs and "
-            "acknowledges.",
+            "### From end to end",
             results.table(CHAIN_HEAD, chain_rows(ends)),
             _legend(chains.LABELS, ends),
         ]
     if found:
         parts += [
-            "The ingest alone: each message is appended, synced and then acknowledged. CPU time "
-            "is that of one process.",
+            "### The ingest alone",
             results.table(HEAD, rows(found)),
             _legend(receivers.LABELS, found),
         ]
