@@ -38,7 +38,7 @@ def test_tables_are_files_beside_the_document(tmp_path):
     for name in ("size.csv", "size.a-start-in-ms.csv"):
         assert f"[{name}](results/{name})" in text
     held, start = map(rows, tables(path, "size"))
-    assert held == [["state", "bytes"], ["aio, online", "1,024"]]
+    assert held == [["state", "bytes"], ["`aio`, online", "1,024"]]
     assert start == [["state", "ms"], ["online", "2"]]
     write(path, "size", "## Memory\n\nnot measured")
     assert not tables(path, "size")

@@ -73,8 +73,8 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "not measured: no peer" in done.output
     held, modules, starts = map(results.rows, results.tables(document, "size"))
     assert held[1] == [first.name, "99,999", f"{first.bound:,}", f"{first.asked:,}", "3,834"]
-    assert held[2] == [second.name.replace("`", ""), "+77", f"+{second.bound:,}", "+500", "-"]
-    assert held[3] == [third.name.replace("`", ""), "-", f"+{third.bound:,}", "+64", "-"]
+    assert held[2] == [second.name, "+77", f"+{second.bound:,}", "+500", "-"]
+    assert held[3] == [third.name, "-", f"+{third.bound:,}", "+64", "-"]
     assert modules[1] == [first.name, "flatmq, reader"]
     assert modules[2] == [second.name, "+ resend, without reader"]
     assert starts[1][:4] == ["flatmq", "0.50", "2.50", "99.9"]

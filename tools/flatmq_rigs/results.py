@@ -90,7 +90,7 @@ def _apart(document: Path, name: str, section: str) -> str:
             for title in filter(None, map(_SUBHEADING.match, block)):
                 file = f"{name}.{'-'.join(re.findall('[a-z0-9]+', title[1].lower()))}.csv"
             continue
-        lined = [line.replace("`", "").strip("|").split("|") for line in block]
+        lined = [line.strip("|").split("|") for line in block]
         cells = [[cell.strip() for cell in line] for line in lined]
         path = document.parent / TABLES / file
         if path.exists():
