@@ -1,4 +1,4 @@
-"""Facts about each broker that docs/brokers.md reports and no scenario shows.
+"""Facts about each broker that no scenario shows; docs/brokers.md reports what users may notice.
 
 They are seen with packets that no client wrote. Where brokers differ in what a client notices,
 expectations.py has the rows, and the scenarios hold each broker to them. The method of `Facts`
