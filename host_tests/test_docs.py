@@ -244,6 +244,12 @@ def test_the_design_says_when_each_module_is_loaded() -> None:
     assert top <= set(named) | set(re.findall(r"`(\w+)`", DESIGN.split("## The modules")[1]))
 
 
+def test_the_pages_stay_short() -> None:
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    words = sum(len(page.read_text("utf-8").split()) for page in [*pages, *DOCS.rglob("*.md")])
+    assert words <= 35_000
+
+
 # The pictures and the headlines.
 
 
