@@ -82,8 +82,7 @@ def test_the_code_that_needs_no_broker_runs(page: str) -> None:
             exec(compile(code.replace("192.168.1.10", "127.0.0.1"), page, "exec"), {})
 
 
-ANSWERING = [("README.md", "on_command"), ("docs/guide.md", "on_command")]
-ANSWERING += [("docs/mqtt5.md", "on_request")]
+ANSWERING = [("docs/guide.md", "on_command"), ("docs/mqtt5.md", "on_request")]
 
 
 @pytest.mark.parametrize(("page", "handler"), ANSWERING)

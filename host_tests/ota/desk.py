@@ -47,22 +47,26 @@ class Desk:
     def __init__(self, folder: Path, near: broker.Broker, key: Path) -> None:
         self.folder = folder
         self.board = folder / "board"
-        self._near = near
+        self.near = near
         self.key = key
         self._made = 0
         self._over = threading.Event()
         self._pushes: list[Pushed] = []
 
-    def version(self, name: str, fault: str = "", minutes: float = 1) -> dict[str, bytes]:
-        """Return the files of a version of the sketch."""
-        sketch = self.folder / f"sketch-{name}-{fault}"
-        sketch.mkdir(exist_ok=True)
-        given = {"FOLDER": str(self.board), "PORT": self._near.port, "VERSION": name,
+    def text(self, name: str, fault: str, minutes: float) -> str:
+        """Return the main.py of a version of the sketch."""
+        given = {"FOLDER": str(self.board), "PORT": self.near.port, "VERSION": name,
                  "FAULT": fault, "MINUTES": minutes}  # fmt: skip
         head, mark, rest = SKETCH.partition('FAULT = ""\nMINUTES = 1\n')
         assert mark
         lines = "".join(f"{key} = {value!r}\n" for key, value in given.items())
-        (sketch / "main.py").write_text(head + lines + rest, "utf-8")
+        return head + lines + rest
+
+    def version(self, name: str, fault: str = "", minutes: float = 1) -> dict[str, bytes]:
+        """Return the files of a version of the sketch."""
+        sketch = self.folder / f"sketch-{name}-{fault}"
+        sketch.mkdir(exist_ok=True)
+        (sketch / "main.py").write_text(self.text(name, fault, minutes), "utf-8")
         files = contents.contents(sketch, {})
         return {path: data for path, data in files.items() if not path.startswith(UNUSED)}
 
@@ -91,7 +95,7 @@ class Desk:
 
         def run() -> None:
             pushed.status = push.main(
-                self._near, target, file, key or self.key, None, None, _DEADLINE, console,
+                self.near, target, file, key or self.key, None, None, _DEADLINE, console,
                 self._over.is_set,
             )  # fmt: skip
 
@@ -108,13 +112,17 @@ class Desk:
 
     def life(self, pieces: int = 0) -> str:
         """Have the board run until it is reset or its sketch ends; return what it printed."""
-        command = interpreter_command("micropython", "400k")
         done = subprocess.run(
-            [*command, HERE / "board_process.py", self.board, str(pieces)],
+            self.command(pieces),
             cwd=self.board, capture_output=True, text=True, timeout=_DEADLINE, check=False,
         )  # fmt: skip
         assert done.returncode == 0, interpreter.last_words(done)
         return done.stdout
+
+    def command(self, pieces: int = 0) -> list[str | Path]:
+        """Return the command that runs the board; after so many pieces it is reset by chance."""
+        run = interpreter_command("micropython", "400k")
+        return [*run, HERE / "board_process.py", self.board, str(pieces)]
 
     def lives(self, goal: str) -> list[str]:
         """Have it run until that version has said all that there is to say.

@@ -398,6 +398,15 @@ def _mpremote(desk: Desk, words: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@runs("mpremote", "cp")
+def _copy(desk: Desk, words: tuple[str, ...]) -> None:
+    connect = [sys.executable, "-m", "mpremote", "connect", desk.board.address]
+    subprocess.run([*connect, *words[1:]], cwd=ROOT, check=True)
+    copied = subprocess.run([*connect, "cat", words[-1]], capture_output=True, check=True).stdout
+    assert copied.splitlines() == (ROOT / words[2]).read_bytes().splitlines()
+    subprocess.run([*connect, "rm", words[-1]], check=True)  # else it runs in the other tests
+
+
 def _kind(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the kind of command of which a sample has one: itself, if it runs in this process."""
     ended = words[0] == "flatmq" and (words[1] not in ("logs", "bridge") or "--broker" in words)
