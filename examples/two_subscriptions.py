@@ -9,7 +9,7 @@ from flatmq.aio import Client
 
 
 async def valve(client):
-    """Open the valve if more than 20 degrees are wanted."""
+    """Open the valve while the target is above 20 degrees."""
     async with client.subscribe(b"attic/target", qos=1) as targets:
         async for target in targets:
             state = b"open" if (target.number() or 0) > 20 else b"closed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,21 @@ class Lists(griffe.Extension):
         """Change the docstring of an object that was read."""
         if obj.docstring:
             obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+class Comments(griffe.Extension):
+    """Show the comment behind an attribute as its docstring, which a board would have to load."""
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        """Take the comment of an attribute that was read, and the lines that continue it."""
+        if attr.docstring or not attr.endlineno or not isinstance(attr.filepath, Path):
+            return
+        behind, *after = attr.lines_collection[attr.filepath][attr.endlineno - 1 :]
+        continued = itertools.takewhile(lambda line: line.lstrip().startswith("#"), after)
+        found = [line.partition("#")[2].strip() for line in (behind, *continued) if "#" in line]
+        text = " ".join(found).rstrip(".,")
+        if "  # " in behind:
+            attr.docstring = griffe.Docstring(f"{text[:1].upper()}{text[1:]}.", parent=attr)
 
 
 class Methods(griffe.Extension):
