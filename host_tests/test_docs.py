@@ -254,11 +254,19 @@ def test_the_pages_stay_short() -> None:
 
 @pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda path: path.name)
 def test_the_pictures_need_nothing_else(picture: Path) -> None:
-    """They have a background of their own, to be readable on a dark page."""
+    """They are dark on a dark page."""
     text = picture.read_text()
-    background = '<rect fill="#292929"' if "rich-terminal" in text else ".card { fill: #ffffff"
-    assert background in text
+    dark = '<rect fill="#292929"' if "rich-terminal" in text else "(prefers-color-scheme: dark)"
+    assert dark in text
     assert not re.search(r"href=|url\((?!#)|<script|<image", text)
+
+
+def test_the_terminal_can_be_read_on_a_phone() -> None:
+    """Its letters have ten pixels on a screen of 360."""
+    text = (DOCS / "demo.svg").read_text("utf-8")
+    (width,) = re.findall(r'viewBox="0 0 ([\d.]+) ', text)
+    (letters,) = re.findall(r"font-size: (\d+)px;\n        line-height", text)
+    assert int(letters) * 360 / float(width) >= 10
 
 
 def test_the_headlines_are_those_of_the_results() -> None:
@@ -266,7 +274,8 @@ def test_the_headlines_are_those_of_the_results() -> None:
     text = RESULTS.read_text("utf-8")
     assert text.partition(begin)[2].partition(end)[0].strip() == headlines.page(RESULTS).strip()
     for name, (_, bars, unit) in headlines.charts(RESULTS).items():
-        assert (DOCS / headlines.CHARTS / f"{name}.svg").is_file()
+        drawn = (DOCS / headlines.CHARTS / f"{name}.svg").read_text("utf-8")
+        assert "#ffffff" not in drawn  # a white slab on a dark page
         assert bars and unit
 
 

@@ -10,6 +10,7 @@ from . import results
 SECTION = "headlines"
 CHARTS = "charts"
 _OURS, _OTHERS = "#00796b", "#90a4ae"
+_INK = "#7a848e"  # texts and lines: readable on a white page and on a dark one
 
 Rows = dict[str, dict[str, str]]
 
@@ -42,6 +43,8 @@ def draw(path: Path, title: str, bars: dict[str, float], unit: str) -> None:
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = SECTION
+    for part in ("text.color", "axes.edgecolor", "xtick.color", "ytick.color"):
+        matplotlib.rcParams[part] = _INK
     from matplotlib import pyplot
 
     drawing, axes = pyplot.subplots(figsize=(7, 0.6 + 0.38 * len(bars)), layout="constrained")
@@ -54,7 +57,7 @@ def draw(path: Path, title: str, bars: dict[str, float], unit: str) -> None:
     axes.set_xticks([])
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawing.savefig(path, metadata={"Date": None})
+    drawing.savefig(path, metadata={"Date": None}, transparent=True)
     pyplot.close(drawing)
 
 

@@ -10,7 +10,7 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-_COLUMNS = 88
+_COLUMNS = 56
 _READINGS = "6"
 # The picture loads nothing from elsewhere: a reader's own monospaced font will do.
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
