@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sizes
+import typed_command
 from conftest import BROKERS, LIB, ROOT, SharedBrokers
 from flatmq_tools import demo, interpreter
 
@@ -52,6 +54,26 @@ def test_a_broker_that_is_not_there_is_one_line() -> None:
     done = _demo(3, BROKER="127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr.splitlines() == ["Error: no broker answers at 127.0.0.1:1"]
+
+
+def test_ctrl_c_ends_it_with_its_table() -> None:
+    """In a terminal, the sketch gets it too."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "flatmq_tools.cli", "demo", "--readings", "10000"],
+        env={**interpreter.environment(LIB, ROOT / "tools"), "COLUMNS": "200"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            typed_command.until('"n":4,', process)
+            os.killpg(process.pid, signal.SIGINT)
+            shown = process.communicate(timeout=DEADLINE)[0]
+        finally:
+            process.kill()
+    assert process.returncode == 0, shown
+    assert re.search(r"allocated per publish +0 bytes", shown), shown
+    assert shown.endswith("stopped\n")
+    assert "KeyboardInterrupt" not in shown
 
 
 def test_without_an_interpreter_the_same_sketch_runs_on_cpython(
@@ -155,3 +177,28 @@ def test_a_sketch_that_fails_says_why(
     shown = capsys.readouterr().out
     assert re.search(r"sketch +NameError: name 'clint' isn't defined", shown), shown
     assert "messages were lost, or the sketch failed" in shown
+
+
+def test_a_sketch_with_a_broker_of_its_own_is_told_of_the_demos(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BROKER", raising=False)
+    own = ("Client(DEVICE, HOST, PORT)", "Client(DEVICE, HOST, 1)")
+    _change(monkeypatch, tmp_path, own, ("client.connect()", "client.connect(100)"))
+    assert demo.main() == 1
+    shown = capsys.readouterr().out
+    assert re.search(r"hint +the demo replaces HOST and PORT", shown), shown
+
+
+def test_a_sketch_without_memory_is_not_accused_of_something_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only its will arrives."""
+    monkeypatch.delenv("BROKER", raising=False)
+    monkeypatch.setattr(demo, "DRAIN", 0.2)
+    _change(monkeypatch, tmp_path, (PUBLISH, 'return client.publish(topic, "x" * 60000)'))
+    assert demo.main() == 1
+    shown = capsys.readouterr().out
+    assert "Client.publish" not in shown
+    assert re.search(r"sent +nothing", shown), shown
+    assert re.search(r"hint +the heap of 64 KB is full", shown), shown

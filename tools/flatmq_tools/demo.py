@@ -63,6 +63,7 @@ class Run:
     arrived: Counter[int] = field(default_factory=Counter)  # how often, by checksum
     last: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=SHOWN))
     trouble: list[str] = field(default_factory=list)
+    stopped: bool = False  # by Ctrl-C
     status: int | None = None  # of the sketch's process, once it has ended
     began: float = field(default_factory=time.monotonic)
 
@@ -90,8 +91,21 @@ class Run:
 
     @property
     def counted(self) -> bool:
-        """False if the sketch sent messages in another way than with `Client.publish`."""
-        return bool(self.sent) or not self.arrived
+        """False if the sketch sent messages in another way than with `Client.publish`.
+
+        One that failed may have sent nothing: what arrived is its will.
+        """
+        return bool(self.sent) or not self.arrived or bool(self.status)
+
+    @property
+    def hint(self) -> str:
+        """Advice on the exception with which the sketch ended, or ""."""
+        last = self.trouble[-1] if self.trouble else ""
+        if last.startswith("MQTTError") and not self.sent:
+            return "the demo replaces HOST and PORT: connect to these"
+        if last.startswith("MemoryError"):
+            return f"the heap of {HEAP_KB} KB is full; see docs/troubleshooting.md"
+        return ""
 
     def take(self, message: Message) -> str:
         """Count one message; return it as a line of text."""
@@ -134,7 +148,9 @@ def results(run: Run) -> Table:
             f"{n} message{'s' * (n > 1)} at QoS {qos}" for qos, n in sorted(run.levels.items())
         )
         table.add_row("sent", sent or "nothing")
-        table.add_row("lost", f"{len(lost)}" + (f" {lost[:10]}" if lost else ""))
+        # Ctrl-C may come between the sketch's call and the network.
+        name = "under way" if run.stopped else "lost"
+        table.add_row(name, f"{len(lost)}" + (f" {lost[:10]}" if lost else ""))
         table.add_row("repeated", str(run.repeated))
     else:
         table.add_row("sent", "not counted: the sketch does not use Client.publish of MQTT 3.1.1")
@@ -156,6 +172,8 @@ def results(run: Run) -> Table:
         )
     for line in run.trouble:
         table.add_row("sketch", line)
+    if run.hint:
+        table.add_row("hint", run.hint)
     return table
 
 
@@ -259,6 +277,22 @@ def follow(run: Run, client: Client, process: Sketch, arrived: deque[str]) -> It
             return
 
 
+def finish(run: Run, client: Client, process: Sketch) -> None:
+    """Take in what the sketch sent before Ctrl-C, which has ended it too."""
+    run.stopped = True
+    ended = False
+    end = time.monotonic() + DRAIN
+    while time.monotonic() < end and (run.lost or not ended):
+        client.poll(50)
+        while not process.lines.empty():
+            line = process.lines.get()
+            ended = line is None
+            if line and line.startswith("@"):
+                with contextlib.suppress(ValueError):  # the line was interrupted
+                    run.read(line)
+    run.status = process.stop()
+
+
 def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console: Console) -> None:
     """Show the messages as they arrive: in place on a terminal, else line by line."""
     turns = follow(run, client, process, arrived)
@@ -274,7 +308,7 @@ def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console
 
 
 def main(readings: int | None = None, console: Console | None = None) -> int:
-    """Run the demo; 0 when every message arrived, 1 when one was lost.
+    """Run the demo; 0 when every message arrived or Ctrl-C ended it, 1 when one was lost.
 
     `readings` replaces the number in the sketch. $BROKER (host:port) names a broker that runs
     already. Its other clients are left alone: the sketch's device gets a random name, and the
@@ -308,10 +342,17 @@ def main(readings: int | None = None, console: Console | None = None) -> int:
         process, run.what = stack.enter_context(
             sketch(target, name if address else None, readings)
         )
-        show(run, client, process, arrived, console)
+        try:
+            show(run, client, process, arrived, console)
+        except KeyboardInterrupt:
+            finish(run, client, process)
         client.disconnect()
     console.print(results(run))
-    arrived_all = "every message arrived" if run.counted else "messages arrived"
-    verdict = arrived_all if run.ok else "messages were lost, or the sketch failed"
+    if run.stopped:
+        verdict = "stopped"
+    elif run.ok:
+        verdict = "every message arrived" if run.counted else "messages arrived"
+    else:
+        verdict = "messages were lost, or the sketch failed"
     console.print(f"[bold]{verdict}[/]")
-    return 0 if run.ok else 1
+    return 0 if run.ok or run.stopped else 1

@@ -73,10 +73,15 @@ def main():
         print("@sensor", sensor.name.decode(), sensor.path)
     if hasattr(sys.stdout, "flush"):
         sys.stdout.flush()
-    pending = sketch.main()
-    if _last[0] > _first[0]:
-        # Between the two lie whole turns: reading, publishing, waiting, acknowledgement.
-        print("@heap", _first[1], _last[1], _last[2] - _first[2], _last[0] - _first[0])
+    try:
+        pending = sketch.main()
+    except KeyboardInterrupt:
+        print()  # a line may have been interrupted
+        raise
+    finally:
+        if _last[0] > _first[0]:
+            # Between the two lie whole turns: reading, publishing, waiting, acknowledgement.
+            print("@heap", _first[1], _last[1], _last[2] - _first[2], _last[0] - _first[0])
     return 1 if pending else 0
 
 
