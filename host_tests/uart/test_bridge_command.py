@@ -129,6 +129,17 @@ def test_a_broker_has_to_be_named(wrong: str) -> None:
     assert done.output.count("\n") == 1
 
 
+def test_a_port_that_is_not_there_ends_it() -> None:
+    process = run("/dev/absent", "127.0.0.1")
+    try:
+        said, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert said.startswith("Error: could not open port /dev/absent: ")
+    assert said.count("\n") == 1
+
+
 def test_addresses() -> None:
     assert address("h") == ("h", 1883)
     assert address("h", tls=True) == ("h", 8883)

@@ -223,8 +223,9 @@ def fleet(
 def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
     """Connect a board to a broker over its serial PORT.
 
-    The board needs no network. PORT is a device, such as /dev/ttyACM0 or COM3, or a pyserial
-    URL. Shows what the board prints, and runs until Ctrl-C.
+    The board needs no network, and logs in by itself, with the user and password of its
+    settings. PORT is a device, such as /dev/ttyACM0 or COM3, or a pyserial URL. Shows what the
+    board prints, and runs until Ctrl-C.
     """
     from . import bridge as command
 

@@ -14,9 +14,10 @@ from rich.text import Text
 
 from ..address import AddressError, address
 from ..trust import Trust, TrustError
+from .line import LineError
 from .pump import Pump
 
-ERRORS = (AddressError, TrustError)
+ERRORS = (AddressError, TrustError, LineError)
 
 __all__ = ("ERRORS", "Pump", "main")
 
@@ -72,7 +73,7 @@ def main(
     trust: Trust | None = None,
     console: Console | None = None,
 ) -> int:
-    """Bridge until it is interrupted. Raises AddressError, TrustError."""
+    """Bridge until it is interrupted. Raises AddressError, TrustError, LineError."""
     host, port = address(broker, trust is not None)
     console = console or Console()
 

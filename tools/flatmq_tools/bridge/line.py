@@ -39,7 +39,7 @@ class Line:
                 self._port.exclusive = True
             self._port.open()
         except _GONE as error:
-            raise LineError(str(error)) from error
+            raise LineError(str(error.args[-1] if error.args else error)) from error
         self._received = received
         self._lost = lost
         self._closed = False

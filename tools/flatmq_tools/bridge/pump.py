@@ -47,8 +47,12 @@ class Pump:
         self._printed = bytearray()  # of a line that has not ended
 
     async def run(self) -> None:
-        """Bridges; comes back only by being cancelled."""
+        """Bridge until it is cancelled. Raises LineError if the port cannot be opened at first.
+
+        Later it waits for the port: boards are unplugged and reset.
+        """
         loop = asyncio.get_running_loop()
+        opened = False
         try:
             while True:
                 try:
@@ -56,9 +60,12 @@ class Pump:
                         Line, *self._where, self._on_bytes, self._on_unplugged
                     )
                 except LineError as error:
+                    if not opened:
+                        raise
                     self.note(f"{error}; waiting for it")
                     await asyncio.sleep(RETRY)
                     continue
+                opened = True
                 self.note(f"{self._where[0]} is open")
                 self._unplugged.clear()
                 self._line = line

@@ -46,13 +46,25 @@ _metrics_port = click.option(
 )
 
 
-@click.group(cls=extras.Group, default="pipeline", extras={"demo": "demo,pipeline"})
+class _Command(click.Command):
+    """A command of the pipeline. Its help needs no extra."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it. Raises click.ClickException if the pipeline is not installed."""
+        if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
+            raise click.ClickException(
+                "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
+            )
+        return super().invoke(ctx)
+
+
+class _Group(extras.Group):
+    command_class = _Command
+
+
+@click.group(cls=_Group, default="pipeline", extras={"demo": "demo,pipeline"})
 def pipeline() -> None:
     """Turn what a broker sends into tables and a report, with Spark."""
-    if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
-        raise click.ClickException(
-            "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
-        )
 
 
 @pipeline.command()
