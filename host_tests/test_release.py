@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -76,7 +77,11 @@ def test_another_checkout_gives_the_same_bytes(tmp_path: Path) -> None:
     one, two = _files(tmp_path / "one"), _files(tmp_path / "two")
     assert {name: one[name] == two.get(name) for name in one} == dict.fromkeys(two, True)
     assert {f"flatmq-{VERSION}-py3-none-any.whl", f"flatmq-{VERSION}.tar.gz"} < set(one)
-    assert one["NOTES.md"] == b"Notes.\n"
+    notes = one["NOTES.md"].decode()
+    assert notes.endswith("\n\nNotes.\n")
+    named = re.findall(r"`(flatmq-[^`]+|mpy\d/\w+\.json)`", notes)
+    assert len(named) == 3
+    assert set(named) <= set(one)
     assert any(name.endswith("/package.json") for name in one)
     assert one["results/size.csv"] == (ROOT / "docs" / "results" / "size.csv").read_bytes()
     with tarfile.open(tmp_path / "one" / f"flatmq-{VERSION}.tar.gz") as sdist:

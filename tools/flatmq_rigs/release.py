@@ -18,6 +18,23 @@ from . import packages
 
 ROOT = Path(__file__).parents[2]
 NOTES = "NOTES.md"
+_INSTALL = """\
+## Install
+
+flatmq is in no package index. Of these files,
+
+- a computer needs `flatmq-{version}-py3-none-any.whl`, the client and the command `flatmq`:
+  `pip install flatmq-{version}-py3-none-any.whl`
+- a board with MicroPython 1.26 or later needs the folder `{folder}`: copy `{folder}/flatmq` to
+  `/lib/flatmq` on the board, or run `mpremote mip install {folder}/package.json`. The other JSON
+  files have a part and the client, such as `{folder}/tls.json`. Before that, remove an older
+  version with `mpremote rm -r :lib/flatmq`
+- `flatmq-{version}.tar.gz` has the sources, the examples and the documentation: unpack it, and
+  run `make tools`
+
+## Changes
+
+"""
 
 
 class ReleaseError(RuntimeError):
@@ -53,7 +70,7 @@ def epoch(root: Path = ROOT) -> str:
 def build(into: Path, text: str, root: Path = ROOT) -> list[Path]:
     """Build the release of the checkout `root` into a folder and return its files.
 
-    What was in the folder is removed. text: that of the notes. Raises ReleaseError, and
+    What was in the folder is removed. text: the changes, for the notes. Raises ReleaseError, and
     bytecode.CompileError if a module does not compile.
     """
     shutil.rmtree(into, ignore_errors=True)
@@ -68,9 +85,10 @@ def build(into: Path, text: str, root: Path = ROOT) -> list[Path]:
     )
     if done.returncode:
         raise ReleaseError(f"hatchling failed: {done.stderr.strip()}")
-    packages.release(into)
+    folder = packages.release(into).name
     shutil.copytree(root / "docs" / "results", into / "results")
-    (into / NOTES).write_text(text, encoding="utf-8")
+    install = _INSTALL.format(version=flatmq.__version__, folder=folder)
+    (into / NOTES).write_text(install + text, encoding="utf-8")
     return sorted(path for path in into.rglob("*") if path.is_file())
 
 
