@@ -320,6 +320,9 @@ def test_the_site_has_every_page_and_an_index_and_loads_nothing_else(site: Path)
     index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
     indexed = {entry["location"].partition("#")[0] for entry in index["docs"]}
     assert indexed >= {str(page.relative_to(DOCS).with_suffix(".html")) for page in MADE}
+    words = " ".join(f"{entry['title']} {entry['text']}" for entry in index["docs"])
+    for word in ("Troubleshooting", "Examples", "Thonny", "MicroPico", "ESP8266", "MemoryError"):
+        assert word in words
     assert "--strict" in (ROOT / "Makefile").read_text("utf-8")
     assert len(re.findall(r": warn\b", CONTENTS)) == 7  # of links and the contents
     loads = r"<(?:script|img|iframe)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//"

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 _COLUMNS = 56
+_WIDTH = 560  # pixels at most; a phone shows it smaller
 _READINGS = "6"
 # The picture loads nothing from elsewhere: a reader's own monospaced font will do.
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -29,4 +30,5 @@ def recorded() -> str:
     for line in lines:
         style = "bold green" if "0 bytes" in line or line == "every message arrived" else ""
         console.print(Text(line, style=style))
-    return _FONTS.sub("", console.export_svg(title="flatmq", unique_id="demo"))
+    picture = _FONTS.sub("", console.export_svg(title="flatmq", unique_id="demo"))
+    return picture.replace("<svg ", f'<svg width="{_WIDTH}" ', 1)
