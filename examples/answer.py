@@ -10,7 +10,7 @@ from flatmq import Client
 from flatmq.every import Every
 
 LONGEST = 10  # answers that may wait
-answers = []  # topic and payload
+answers: list = []  # topic and payload of each
 report = Every(60000)
 
 
@@ -37,7 +37,9 @@ client.subscribe(b"dev/pico-1/cmd", on_command, qos=1)
 client.start()
 while True:
     client.poll(20)
-    if answers and client.publish(*answers[0], qos=1) is not None:
-        answers.pop(0)  # else there was no room: again after the next poll
+    if answers:
+        topic, payload = answers[0]
+        if client.publish(topic, payload, qos=1) is not None:
+            answers.pop(0)  # else there was no room: again after the next poll
     if report.due():
         client.publish(b"dev/pico-1/status", b"online", qos=1)

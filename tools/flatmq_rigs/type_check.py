@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SKETCHES = ROOT / "boards"
 SHARED = SKETCHES / "shared"
 HOST = SKETCHES / "host"  # runs on the desk, in the unix port
+EXAMPLES = ROOT / "examples"  # those for a board are for a Pico W
 UNIX = "micropython-unix-stubs"
 DESK = "CPython"
 
@@ -52,14 +53,14 @@ def client() -> list[Path]:
 def sketches(port: str, known: list[boards.Board]) -> list[Path]:
     """Return what the boards of a port may load beside the client.
 
-    Those are each sketch and the shared modules, except those whose names end in another
-    port's.
+    Those are each sketch, the shared modules, except those whose names end in another port's,
+    and the examples.
     """
     others = tuple(f"_{board.port}" for board in known if board.port != port)
     files = [file for file in sorted(SHARED.rglob("*.py")) if not file.stem.endswith(others)]
     for folder in sorted({board.sketch for board in known if board.port == port}):
         files += sorted((SKETCHES / folder).glob("*.py"))
-    return files
+    return [*files, *sorted(EXAMPLES.glob("*.py"))] if port == "rp2" else files
 
 
 def start(stubs: Path, files: list[Path], folders: list[Path]) -> subprocess.Popen[str]:
@@ -95,7 +96,7 @@ def main(folder: Path) -> int:
     running[UNIX] = start(folder / UNIX, [*client(), *sorted(HOST.glob("*.py"))], [lib, HOST])
     for port, stubs in sorted({(board.port, board.stubs) for board in known}):
         files = [*client(), *sketches(port, known)]
-        running[stubs] = start(folder / stubs, files, [lib, SHARED, SKETCHES])
+        running[stubs] = start(folder / stubs, files, [lib, SHARED, SKETCHES, EXAMPLES])
     bad = 0
     for stubs, process in running.items():
         told = process.communicate()[0].strip()
