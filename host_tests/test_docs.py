@@ -122,6 +122,18 @@ def test_the_code_that_answers_loses_no_answer_without_room(
     assert [topic in (b"to", b"dev/pico-1/answer") for topic in sent].count(True) == 2
 
 
+def test_troubleshooting_names_errors_of_the_client() -> None:
+    """Those of its table, but for numbers of MQTT 5 and of the operating system."""
+    rows = re.findall(r"^\| (`[^|]+)\|", (DOCS / "troubleshooting.md").read_text("utf-8"), re.M)
+    named = {part.strip() for row in rows[1:] for text in re.findall("`(.*?)`", row)
+             for part in text.split("…")} - {""}  # fmt: skip
+    assert len(named) > 8
+    known = (LIB / "flatmq" / "rare" / "reasons.py").read_text("utf-8")
+    assert {text for text in named if text not in known} <= {
+        "0x86", "0x87", "ECONNREFUSED", "Errno 111",
+    }  # fmt: skip
+
+
 def test_the_session_prints_what_the_design_says(capsys: pytest.CaptureFixture[str]) -> None:
     code = _blocks(DOCS / "design.md", "python")[0]
     said = re.findall(r"print\(.*\)  # (.*)", code)
