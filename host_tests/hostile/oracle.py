@@ -80,8 +80,7 @@ class Oracle:
         self.silent = 0  # ms since something was read
         self.greeting_for = 0  # ms without a CONNACK
         self.why = NOTHING
-        self.limits = Limits()  # of the last CONNACK, and of the last that accepted
-        self.kept = Limits()
+        self.limits = Limits()  # of the last CONNACK that accepted
         self.client_id: bytes = options.client_id
         self.over: int | None = None  # the reason code of a DISCONNECT from the broker
         self.drops: list[tuple[int, bytes]] = []  # to be reported now
@@ -564,13 +563,12 @@ class Oracle:
         assigned = p.properties.first(Id.ASSIGNED_CLIENT_IDENTIFIER)
         if not p.code and assigned is not None and self.client_id:
             raise Broken("CONNACK: an identifier that was not asked for", PROTOCOL_ERROR)
-        self.limits = Limits(p.properties)
         if p.code:
             self.refused = p.code
             return
+        self.limits = Limits(p.properties)
         self.state = "online"
         self.greeting_for = 0
-        self.kept = self.limits
         if assigned is not None:
             self.client_id = assigned
         self.same = bool(p.present) or (self.level == 3 and not clean)
@@ -1122,7 +1120,7 @@ class Oracle:
     def accepted(self, m: Outgoing) -> bool:
         """The application was to publish a message. Whether it was accepted."""
         if m.pid == drive.REFUSED:
-            bad = self.limits.forbids(m) or self.kept.forbids(m)
+            bad = self.limits.forbids(m)
             self.need(bad, f"refused {m.new!r}")
             return False
         if m.pid < 0:
