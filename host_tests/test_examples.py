@@ -102,9 +102,12 @@ def test_the_front_pages_show_the_first_one() -> None:
 def test_first(python: str, near: broker.Broker, tmp_path: Path) -> None:
     with (
         Observer(near.host, near.port, "dev/pico-1/#") as desk,
-        _running(python, _example("first", **{BROKER: _at(near)}), tmp_path),
+        _running(python, _example("first", **{BROKER: _at(near)}), tmp_path) as output,
     ):
-        desk.until(lambda: desk.payloads("dev/pico-1/temp") == [b"21.5"])
+        desk.until(lambda: b"21.5" in desk.payloads("dev/pico-1/temp"))
+        desk.until(
+            lambda: "hello" in output.read_text(), lambda: desk.send("dev/pico-1/cmd", "hello")
+        )
 
 
 @pytest.mark.parametrize("python", PYTHONS)
