@@ -1,0 +1,101 @@
+"""Write a firmware into the second OTA partition of an ESP32. Loaded with its manifest."""
+
+import hashlib
+
+import slots  # type: ignore[import-not-found,unused-ignore]
+
+from .. import flash
+from ..port import const
+from . import fetch
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from . import Updates
+
+_BLOCK = const(4096)  # what an erase erases
+_MARK = const(0xFFFF)  # bytes between two marks of how far it is, less one
+_MARKED = const(16)  # the shift of that
+
+
+def partition(u: "Updates", said: "dict[str, Any]") -> "Any":
+    """Return the partition for a firmware. ValueError if it cannot be updated."""
+    try:
+        from slots_esp32 import Partition  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise ValueError("kind: firmware of " + u.board + " cannot be updated over MQTT") from None
+    running = Partition(Partition.RUNNING)
+    try:
+        other = running.get_next_update()
+    except OSError:
+        other = running
+    if other.info()[4] == running.info()[4]:
+        raise ValueError("kind: the firmware that runs has no second OTA partition")
+    if said["size"] > other.info()[3]:
+        raise ValueError(f"size: must be at most {other.info()[3]} bytes, not {said['size']}")
+    if said["piece"] != _BLOCK:
+        raise ValueError(f"piece: must be {_BLOCK}, not {said['piece']}")
+    return other
+
+
+class Sink(fetch.Sink):
+    """The partition that pieces are written to, in their order.
+
+    Its file has a byte for each 64 KB that are there: after a reset it goes on behind them.
+    """
+
+    def __init__(self, part: "Any", path: str, digest: bytes, size: int, piece: int) -> None:
+        super().__init__(path, digest, size, piece)
+        self.part = part
+        self.at = min(self.file.seek(0, 2) << _MARKED, size & ~_MARK)
+        self._buffer = bytearray(_BLOCK)
+
+    def _write(self, message, i):
+        i += message.at
+        at = self._got
+        while i < message.end:
+            self._buffer[at] = message.buf[i]
+            at += 1
+            i += 1
+        self._got = at
+        if at == self._n:
+            self._store()
+
+    def _store(self):
+        self.part.writeblocks(self.at // _BLOCK, self._buffer)
+        self._good = False
+        self.at += self._n
+        self._n = -1
+        if self.at & _MARK == 0:
+            flash.write(self.file, self.head, 0, 1)
+            flash.sync(self.file)
+
+    def hash(self) -> "Iterator[None]":
+        """Return the SHA-256 of what is on the flash, after some steps."""
+        hashed = hashlib.sha256()
+        for at in range(0, self.size, _BLOCK):
+            self.part.readblocks(at // _BLOCK, self._buffer)
+            hashed.update(memoryview(self._buffer)[: self.size - at])
+            yield
+        return hashed.digest()
+
+
+def begin(record: "dict[str, Any]", part: "Any") -> None:
+    """Change the record: the firmware in a partition is there, and was not started yet."""
+    running = part.__class__(part.RUNNING)
+    record["firmware"] = {"from": running.info()[4], "to": part.info()[4], "old": record["old"]}
+
+
+def switch(u: "Updates", part: "Any") -> None:
+    """Have the next reset start the firmware that is in a partition. ValueError."""
+    try:
+        part.set_boot()
+    except OSError as error:
+        from slots_esp32 import end  # type: ignore[import-not-found,unused-ignore]
+
+        slots.back(u.record, "it is no firmware: " + repr(error))
+        end(u.record)
+        slots.store(u.record, u.folder)
+        raise ValueError(u.record["failed"]["why"]) from error
