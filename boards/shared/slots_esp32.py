@@ -1,11 +1,11 @@
 """The firmware of an ESP32 with two OTA partitions, while a new one proves itself.
 
-    record["firmware"]   the labels of the partitions: `from` one, `to` the other; and what `old`
+    record["firmware"]   the labels of two partitions: `from` one, `to` the other; and what `old`
                          was before in the record. There is none at any other time
 
 To `slots` a new firmware is a version like any other: the same program, with another counter.
-/boot.py calls `check` behind it. A firmware that is not marked as valid is replaced at each reset
-by the one before, if its boot loader can do that, as MicroPython's does.
+/boot.py calls `check` behind it. A firmware that was not marked as valid makes way at a reset, if
+the boot loader can do that, as MicroPython's does. If it cannot, `check` does it.
 """
 
 import machine
@@ -13,7 +13,7 @@ from esp32 import Partition
 
 import slots
 
-NAMED = ", firmware "  # between the versions of the program and of the firmware
+_plain = slots.store
 
 
 def check(folder: str = "") -> None:
@@ -21,25 +21,28 @@ def check(folder: str = "") -> None:
     record = slots.load(folder)
     said = record["firmware"]
     is_new = Partition(Partition.RUNNING).info()[4] == said["to"]
-    if is_new == (record["state"] == "new"):
-        if not is_new:  # it was given up
-            end(record)
+    if is_new != (record["state"] == "new"):
+        if not is_new:
+            # The boot loader has replaced it, or the power was cut before it was chosen.
+            record["why"] = "it did not start"
             slots.store(record, folder)
-        return
-    if not is_new:
-        # The boot loader has replaced it, or the power was cut before it was chosen.
-        record["why"] = "it did not start"
+        Partition(said["from" if is_new else "to"]).set_boot()
+        machine.reset()
+    elif is_new:
+        slots.store = _store
+    else:
+        end(record)
         slots.store(record, folder)
-    Partition(said["from" if is_new else "to"]).set_boot()
-    machine.reset()
 
 
-def keep(record: dict) -> None:
-    """Keep a firmware that has proved itself, and change the record. OSError."""
-    Partition.mark_app_valid_cancel_rollback()
-    program = record["old"]["version"].split(NAMED)[0]
-    record["version"] = program + NAMED + record["version"]
-    end(record)
+def _store(record, folder=""):
+    """Replace the record; keep a firmware that has proved itself."""
+    if record["state"] == "good" and "firmware" in record:
+        Partition.mark_app_valid_cancel_rollback()
+        program = record["old"]["version"].split(", firmware ")[0]
+        record["version"] = program + ", firmware " + record["version"]
+        end(record)
+    _plain(record, folder)
 
 
 def end(record: dict) -> None:

@@ -1,4 +1,4 @@
-"""`python -m emulate.firmware`: updates of the firmware of an emulated ESP32, with FLATMQ_FIRMWARE.
+"""`python -m emulate.firmware`: new firmware for an emulated ESP32, with FLATMQ_FIRMWARE.
 
 Each row is a board of its own that is offered the same MicroPython, changed in a few bytes.
 """

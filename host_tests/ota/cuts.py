@@ -1,9 +1,10 @@
 """Cut the power at writes of an update, on MicroPython.
 
 cuts.py KEY MANIFEST OLD NEW FIRST STEP [ROLLBACK]: files, of the key its modulus in hex. Every
-STEP-th write from FIRST on is cut, both ways, each in a run of its own. The last line says how many
-writes an update has, how many cuts came, and after how many of them the old version ran first, and
-the new. With ROLLBACK the versions are firmware, whose boot loader has that (1) or not (0).
+STEP-th write from FIRST on is cut, both ways, each in a run of its own. The last line says how
+many writes an update has, how many cuts came, and after how many of them the old version ran
+first, and the new. With ROLLBACK the versions are firmware, whose boot loader has that (1) or not
+(0).
 """
 
 import hashlib

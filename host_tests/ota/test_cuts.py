@@ -31,7 +31,9 @@ def test_a_cut(kind: str, first: int, tmp_path: Path) -> None:
     key = tmp_path / "private"
     public = keys.generate(key)
     old, new = (
-        package.archive({"main.mpy": bytes([n]) * 3000, "more/x.mpy": bytes(range(256)) * n * scale})
+        package.archive(
+            {"main.mpy": bytes([n]) * 3000, "more/x.mpy": bytes(range(256)) * n * scale}
+        )
         for n in (1, 9)
     )
     made = package.Package("toy", "2", 2, "firmware" if is_firmware else kind, new)

@@ -231,18 +231,17 @@ class Updates:
         """Look whether a new version has proved itself, or had its time."""
         c = self.client
         acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
-        r = self.record
         if acknowledged and (self._healthy is None or self._healthy()):
             self._unproved = False
-            if "firmware" in r:
-                from slots_esp32 import keep  # type: ignore[import-not-found,unused-ignore]
-
-                keep(r)
-            r.update({"state": "good", "tries": 0, "crashes": 0, "why": ""})
-            slots.store(r, self.folder)
+            self.record["state"] = "good"
+            self.record["tries"] = self.record["crashes"] = 0
+            self.record["why"] = ""
+            slots.store(self.record, self.folder)
             self.tell()
-        elif r["state"] == "new" and ticks_diff(clock.ticks_ms(), self._began) >= self._ms:
+        elif (
+            self.record["state"] == "new" and ticks_diff(clock.ticks_ms(), self._began) >= self._ms
+        ):
             why = "not healthy" if acknowledged else "no acknowledgement"
-            r["why"] = why if c.connected else "no connection"
-            slots.store(r, self.folder)
+            self.record["why"] = why if c.connected else "no connection"
+            slots.store(self.record, self.folder)
             self.reset()
