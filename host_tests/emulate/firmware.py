@@ -53,12 +53,8 @@ def at_entry(application: bytes) -> bytes:
     raise AssertionError("no entry")
 
 
-def run(firmware: str, made: package.Package) -> tuple[str, str, int, float]:
-    """Update a board.
-
-    Return the last word of the push, the version in the banner of the last boot, the resets, and
-    the seconds until it was said.
-    """
+def run(firmware: str, made: package.Package) -> tuple[str, int, float]:
+    """Update a board. Return the last word of the push, the resets, and the seconds until then."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         board = Board(firmware, folder, [], KIND, PATIENCE)
@@ -68,7 +64,6 @@ def run(firmware: str, made: package.Package) -> tuple[str, str, int, float]:
             spent = time.monotonic() - began
         finally:
             text = board.stop()
-    print(text)
     return said, len(re.findall(r"reset by", text)), spent
 
 

@@ -261,3 +261,19 @@ def test_a_piece_costs_no_heap(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, interpreter.last_words(done)
     assert done.stdout.split() == ["0", "True"]
+
+
+def test_firmware_that_cannot_load_what_is_on_the_board(key_file: Path, tmp_path: Path) -> None:
+    """Its .mpy may have another version. At a reset the boot loader brings the old firmware."""
+    public = package.Slots(key_file.with_name(f"{key_file.name}.pub"))
+    files = package.slotted({"/main.py": b""}, "esp32", public)
+    assert "/lib/slots_esp32.mpy" in files
+    assert "/lib/slots_esp32.mpy" not in package.slotted({"/main.py": b""}, "pico_w", public)
+    (tmp_path / "slots.mpy").write_bytes(b"M\7" + files["/lib/slots.mpy"][2:])
+    (tmp_path / "boot.py").write_bytes(b"import fake_machine\n" + files["/boot.py"])
+    done = subprocess.run(
+        [*interpreter_command("micropython", "100k"), tmp_path / "boot.py"],
+        env={"MICROPYPATH": f"{tmp_path}:{HERE}"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Reset:" in done.stdout

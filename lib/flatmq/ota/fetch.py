@@ -13,7 +13,7 @@ from ..port import const, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any
 
     from ..rare.message import Message
@@ -237,7 +237,7 @@ class Sink:
                 self._synced = self.at
                 flash.sync(self.file)
 
-    def hash(self) -> "Iterator[None]":
+    def hash(self) -> "Generator[None, None, bytes]":
         """Return the SHA-256 of what is on the flash, after some steps."""
         hashed = hashlib.sha256()
         buffer = bytearray(_BUFFER)

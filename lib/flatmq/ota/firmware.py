@@ -10,7 +10,7 @@ from . import fetch
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from typing import Any
 
     from . import Updates
@@ -24,15 +24,18 @@ def partition(u: "Updates", said: "dict[str, Any]") -> "Any":
     """Return the partition for a firmware. ValueError if it cannot be updated."""
     try:
         from slots_esp32 import Partition  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        raise ValueError("kind: firmware of " + u.board + " cannot be updated over MQTT") from None
-    running = Partition(Partition.RUNNING)
-    try:
+
+        why = "kind: the firmware that runs has no second OTA partition"
+        running = Partition(Partition.RUNNING)
         other = running.get_next_update()
+        there = other.info()[4] != running.info()[4]
+    except ImportError:
+        why = "kind: firmware of " + u.board + " cannot be updated over MQTT"
+        there = False
     except OSError:
-        other = running
-    if other.info()[4] == running.info()[4]:
-        raise ValueError("kind: the firmware that runs has no second OTA partition")
+        there = False
+    if not there:
+        raise ValueError(why)
     if said["size"] > other.info()[3]:
         raise ValueError(f"size: must be at most {other.info()[3]} bytes, not {said['size']}")
     if said["piece"] != _BLOCK:
@@ -72,7 +75,7 @@ class Sink(fetch.Sink):
             flash.write(self.file, self.head, 0, 1)
             flash.sync(self.file)
 
-    def hash(self) -> "Iterator[None]":
+    def hash(self) -> "Generator[None, None, bytes]":
         """Return the SHA-256 of what is on the flash, after some steps."""
         hashed = hashlib.sha256()
         for at in range(0, self.size, _BLOCK):
@@ -90,12 +93,15 @@ def begin(record: "dict[str, Any]", part: "Any") -> None:
 
 def switch(u: "Updates", part: "Any") -> None:
     """Have the next reset start the firmware that is in a partition. ValueError."""
+    why = ""
     try:
         part.set_boot()
     except OSError as error:
+        why = "it is no firmware: " + repr(error)
+    if why:
         from slots_esp32 import end  # type: ignore[import-not-found,unused-ignore]
 
-        slots.back(u.record, "it is no firmware: " + repr(error))
+        slots.back(u.record, why)
         end(u.record)
         slots.store(u.record, u.folder)
-        raise ValueError(u.record["failed"]["why"]) from error
+        raise ValueError(why)

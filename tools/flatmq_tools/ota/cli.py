@@ -53,13 +53,14 @@ def keygen(file: Path) -> None:
 @click.option(
     "--firmware",
     type=common_options.FILE,
-    help="Pack this MicroPython instead of a sketch, for an ESP32 with two OTA partitions.",
+    help="Official MicroPython firmware for the board.  [default: pack a sketch]",
 )
 @click.option("--version", required=True, help="Name of the version, as boards report it.")
 def pack(board: str, out: Path, sketch: str | None, firmware: Path | None, version: str) -> None:
     """Pack a sketch and the client for BOARD into the file OUT.
 
-    BOARD is as for `flatmq image`. A package is newer than all that were made before it.
+    BOARD is as for `flatmq image`. With --firmware, this packs firmware, for an ESP32 with two OTA
+    partitions. A package is newer than all that were made before it.
     """
     from ..boards import BoardError
     from ..bytecode import CompileError
