@@ -56,22 +56,29 @@ class Flash:
                 others = [label for label in flash.parts if label != self.label]
                 return Partition(others[0] if others else self.label)
 
-            def readblocks(self, number, buf):
-                at = number * BLOCK
+            def readblocks(self, number, buf, offset):
+                at = number * BLOCK + offset
                 buf[:] = flash.parts[self.label][at : at + len(buf)]
 
-            def writeblocks(self, number, buf):
+            def ioctl(self, op, number):
+                assert op == 6
                 assert self.label != flash.running
-                at = number * BLOCK
-                part = memoryview(flash.parts[self.label])[at : at + len(buf)]
                 flash.cut()
-                part[:] = b"\xff" * len(buf)
+                self._fill(number * BLOCK, b"\xff" * (BLOCK // 2))
                 flash.cut()
-                half = len(buf) // 2
-                part[:half] = buf[:half]
+                self._fill(number * BLOCK, b"\xff" * BLOCK)
                 flash.cut()
-                part[half:] = buf[half:]
+
+            def writeblocks(self, number, buf, offset):
+                at = number * BLOCK + offset
                 flash.cut()
+                self._fill(at, bytes(buf[: len(buf) // 2]))
+                flash.cut()
+                self._fill(at, bytes(buf))
+                flash.cut()
+
+            def _fill(self, at, data):
+                memoryview(flash.parts[self.label])[at : at + len(data)] = data
 
             def set_boot(self):
                 if flash.image(self.label) is None:

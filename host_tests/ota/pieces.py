@@ -57,10 +57,19 @@ class Partition:
     def __init__(self):
         self.blocks = [bytearray(PIECE) for _ in range(PIECES)]
 
-    def writeblocks(self, number, buf):
-        block = self.blocks[number]
-        for i in range(PIECE):
-            block[i] = buf[i]
+    def ioctl(self, op, number):
+        pass
+
+    def writeblocks(self, number, buf, offset):
+        copy(self.blocks[number], offset, buf)
+
+
+def copy(block, at, buf):
+    """Copy `buf`; a frame of more words would be on the heap."""
+    i = 0
+    while i < len(buf):
+        block[at + i] = buf[i]
+        i += 1
 
 
 path = sys.argv[1] + "/update"

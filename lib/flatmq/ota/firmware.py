@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from . import Updates
 
 _BLOCK = const(4096)  # what an erase erases
+_PART = const(512)  # bytes that are written at a time: ESP-IDF's radio needs the memory
+_ERASE = const(6)  # of `ioctl`
 _MARK = const(0xFFFF)  # bytes between two marks of how far it is, less one
 _MARKED = const(16)  # the shift of that
 
@@ -53,21 +55,29 @@ class Sink(fetch.Sink):
         super().__init__(path, digest, size, piece)
         self.part = part
         self.at = min(self.file.seek(0, 2) << _MARKED, size & ~_MARK)
-        self._buffer = bytearray(_BLOCK)
+        self._buffer = bytearray(_PART)
 
     def _write(self, message, i):
-        i += message.at
         at = self._got
+        if not at:
+            self.part.ioctl(_ERASE, self.at // _BLOCK)
+        i += message.at
         while i < message.end:
-            self._buffer[at] = message.buf[i]
+            self._buffer[at % _PART] = message.buf[i]
             at += 1
             i += 1
+            if at % _PART == 0:
+                self._put(at - _PART)
         self._got = at
         if at == self._n:
-            self._store()
+            self._finish()
 
-    def _store(self):
-        self.part.writeblocks(self.at // _BLOCK, self._buffer)
+    def _put(self, at):
+        self.part.writeblocks(self.at // _BLOCK, self._buffer, at)
+
+    def _finish(self):
+        if self._n % _PART:
+            self._put(self._n - self._n % _PART)
         self._good = False
         self.at += self._n
         self._n = -1
@@ -78,10 +88,11 @@ class Sink(fetch.Sink):
     def hash(self) -> "Generator[None, None, bytes]":
         """Return the SHA-256 of what is on the flash, after some steps."""
         hashed = hashlib.sha256()
-        for at in range(0, self.size, _BLOCK):
-            self.part.readblocks(at // _BLOCK, self._buffer)
+        for at in range(0, self.size, _PART):
+            self.part.readblocks(at // _BLOCK, self._buffer, at % _BLOCK)
             hashed.update(memoryview(self._buffer)[: self.size - at])
-            yield
+            if at % _BLOCK == 0:
+                yield
         return hashed.digest()
 
 

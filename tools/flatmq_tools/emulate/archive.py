@@ -54,17 +54,18 @@ del _
 __import__("gc").collect()
 micropython.kbd_intr(3)
 """
-# Where the modules are in a file that an update replaces, larger reads have to do.
+# Where the modules are in a file that an update replaces, larger reads have to do. Still larger
+# ones would take the memory that an update needs.
 _LARGER_READS = b"""\
 import flashbdev, vfs
 vfs.umount("/")
-vfs.mount(vfs.VfsLfs2(flashbdev.bdev, readsize=512), "/")
+vfs.mount(vfs.VfsLfs2(flashbdev.bdev, readsize=128), "/")
 del flashbdev, vfs
 """
 
 
 def with_larger_reads(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files with a boot.py that reads 2 KB of the filesystem at a time."""
+    """Return the files with a boot.py that reads 512 bytes of the filesystem at a time."""
     return {**files, "/boot.py": _LARGER_READS + files["/boot.py"]}
 
 
