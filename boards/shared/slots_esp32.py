@@ -21,18 +21,23 @@ def check(folder: str = "") -> None:
     record = slots.load(folder)
     said = record["firmware"]
     is_new = Partition(Partition.RUNNING).info()[4] == said["to"]
-    if is_new != (record["state"] == "new"):
-        if not is_new:
-            # The boot loader has replaced it, or the power was cut before it was chosen.
-            record["why"] = "it did not start"
-            slots.store(record, folder)
-        Partition(said["from" if is_new else "to"]).set_boot()
-        machine.reset()
-    elif is_new:
+    is_wanted = record["state"] == "new"
+    if is_new and is_wanted:
         slots.store = _store
-    else:
-        end(record)
+        return
+    if is_wanted:
+        # The boot loader has replaced it, or the power was cut before it was chosen.
+        record["why"] = "it did not start"
         slots.store(record, folder)
+    if is_new or is_wanted:
+        try:
+            Partition(said["from" if is_new else "to"]).set_boot()
+            machine.reset()
+        except OSError as error:  # the flash has lost it
+            if is_wanted:
+                slots.back(record, repr(error))
+    end(record)
+    slots.store(record, folder)
 
 
 def _store(record, folder=""):

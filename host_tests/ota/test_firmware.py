@@ -40,7 +40,7 @@ class Esp32(Board):
         self.flash = Flash(OLD, (OLD, NEW), ROOM, **given)
         self.healthy = True
         self.starts = True  # the new firmware
-        self.is_on = True  # the old one
+        self.lasts = True  # on the flash
         self.boots: list[bytes | None] = []
         (folder / "b").write_bytes(b"the program before")
         super().__init__(folder, key)
@@ -60,6 +60,7 @@ class Esp32(Board):
             runs = self.flash.boot()
             self.boots.append(runs)
             if runs == NEW and not self.starts:
+                self.flash.parts["ota_1"][0] ^= not self.lasts
                 continue
             sys.modules.pop("slots_esp32", None)
             slots.store = PLAIN
@@ -181,6 +182,15 @@ def test_firmware_that_does_not_start(tmp_path: Path, key: RSAPrivateKey) -> Non
     record = board.offer()
     assert board.boots == [OLD, *4 * [NEW, OLD]]
     assert record["failed"]["why"] == "it did not start"
+    assert (record["version"], record["state"]) == ("1", "good")
+
+
+def test_firmware_that_the_flash_loses(tmp_path: Path, key: RSAPrivateKey) -> None:
+    board = Esp32(tmp_path, key)
+    board.starts = board.lasts = False
+    record = board.offer()
+    assert board.boots == [OLD, NEW, OLD]
+    assert record["failed"]["why"].startswith("OSError(-5379")
     assert (record["version"], record["state"]) == ("1", "good")
 
 
