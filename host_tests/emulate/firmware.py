@@ -16,12 +16,13 @@ from pathlib import Path
 
 from emulate.updates import NAME, Board
 from flatmq_rigs import emulated, results
-from flatmq_tools import boards
+from flatmq_tools import boards, contents
 from flatmq_tools.image import firmware as image_of
 from flatmq_tools.ota import package
 
 SECTION = "firmware"
 KIND = "esp32"
+OFFSET = boards.load(KIND).flashing.offset
 PATIENCE = 1800  # s
 
 
@@ -53,11 +54,32 @@ def at_entry(application: bytes) -> bytes:
     raise AssertionError("no entry")
 
 
-def run(firmware: str, made: package.Package) -> tuple[str, int, float]:
+def fetched(firmware: str, made: package.Package, folder: Path) -> tuple[str, str]:
+    """Return a firmware and a sketch as of a board that has all but the end of an update.
+
+    So the end of another one need not take as long.
+    """
+    flash = Path(firmware).read_bytes()
+    start = image_of.partitions(flash[image_of.TABLE - OFFSET :])["ota_1"].offset - OFFSET
+    file = folder / "fetched.bin"
+    file.write_bytes(flash.ljust(start, b"\xff") + made.archive)
+    digest = hashlib.sha256(made.archive).hexdigest()
+    sketch = folder / "sketch"
+    sketch.mkdir()
+    main = (contents.SKETCHES / KIND / "main.py").read_text("utf-8")
+    mark = f"with open('/ota-{digest[:16]}', 'wb') as f:\n    f.write(bytes(99))\n"
+    (sketch / "main.py").write_text(mark + main)
+    return str(file), str(sketch)
+
+
+def run(firmware: str, made: package.Package, whole: bool) -> tuple[str, int, float]:
     """Update a board. Return the last word of the push, the resets, and the seconds until then."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        board = Board(firmware, folder, [], KIND, PATIENCE)
+        sketch: list[str] = []
+        if not whole:
+            firmware, *sketch = fetched(firmware, made, folder)
+        board = Board(firmware, folder, [], KIND, PATIENCE, tuple(sketch))
         began = time.monotonic()
         try:
             _, said = board.update(made, folder)
@@ -88,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
         if given.only not in what:
             continue
         made = package.Package(KIND, "x", int(time.time()), "firmware", application)
-        said, resets, spent = run(firmware, made)
+        said, resets, spent = run(firmware, made, whole=what == offers[0][0])
         is_good = said.startswith(f"{NAME} {wanted}")
         bad += not is_good
         rows.append((what, said, str(resets), f"{spent:.0f}", "ok" if is_good else "FAILED"))
@@ -97,7 +119,8 @@ def main(arguments: list[str] | None = None) -> int:
         head = ("on an emulated ESP32", "the board says", "resets", "until it says so, s", "")
         text = (
             "## Firmware over MQTT\n\n`python -m flatmq_rigs emulated-firmware`: an application "
-            f"of {len(good):,} B for the second OTA partition; seconds of this machine.\n\n"
+            f"of {len(good):,} B for the second OTA partition, fetched whole by the first board "
+            "and to its last 8 KB by the others; seconds of this machine.\n\n"
             f"{results.table(head, rows)}\n"
         )
         results.write(given.results, SECTION, text)

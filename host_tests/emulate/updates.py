@@ -36,7 +36,7 @@ class Board:
 
     def __init__(
         self, firmware: str, folder: Path, cuts: list[float], kind: str = "pico_w",
-        patience: int = PATIENCE,
+        patience: int = PATIENCE, sketch: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._patience = patience
         self._stack = contextlib.ExitStack()
@@ -49,7 +49,15 @@ class Board:
         words = [*options.split(), "--for", f"{patience}s", "--ota-key", f"{key}.pub"]
         for cut in cuts:
             words += ["--power-cut", f"{cut:.2f}s"]
-        command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", kind, "--firmware"]
+        command = [
+            sys.executable,
+            "-m",
+            "flatmq_tools.cli",
+            "emulate",
+            kind,
+            *sketch,
+            "--firmware",
+        ]
         self._log = folder / "emulate.log"
         output = self._stack.enter_context(self._log.open("w"))
         self._process = subprocess.Popen(
