@@ -32,9 +32,13 @@ FAILS = "import flatmq.ota\nraise ValueError('a sensor is missing')\n"
 
 
 class Board:
-    """An emulated Pico W with version 1, and a desk."""
+    """An emulated board with version 1, and a desk."""
 
-    def __init__(self, firmware: str, folder: Path, cuts: list[float]) -> None:
+    def __init__(
+        self, firmware: str, folder: Path, cuts: list[float], kind: str = "pico_w",
+        patience: int = PATIENCE, sketch: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self._patience = patience
         self._stack = contextlib.ExitStack()
         self.near = self._stack.enter_context(broker.mosquitto())
         key = folder / "fleet.key"
@@ -42,10 +46,18 @@ class Board:
             keys.generate(key)
         self._key = key
         options = f"--broker {self.near.address} --set device.name={NAME} --set device.interval=2"
-        words = [*options.split(), "--for", f"{PATIENCE}s", "--ota-key", f"{key}.pub"]
+        words = [*options.split(), "--for", f"{patience}s", "--ota-key", f"{key}.pub"]
         for cut in cuts:
             words += ["--power-cut", f"{cut:.2f}s"]
-        command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", "pico_w", "--firmware"]
+        command = [
+            sys.executable,
+            "-m",
+            "flatmq_tools.cli",
+            "emulate",
+            kind,
+            *sketch,
+            "--firmware",
+        ]
         self._log = folder / "emulate.log"
         output = self._stack.enter_context(self._log.open("w"))
         self._process = subprocess.Popen(
@@ -66,8 +78,9 @@ class Board:
         file.write_bytes(made.written())
         said = io.StringIO()
         status = push.main(
-            self.near, NAME, file, self._key, None, None, PATIENCE, Console(file=said, width=200)
-        )
+            self.near, NAME, file, self._key, None, None, self._patience,
+            Console(file=said, width=200),
+        )  # fmt: skip
         lines = [line for line in said.getvalue().splitlines() if line.startswith(NAME)]
         return status, lines[-1] if lines else "nothing"
 

@@ -15,6 +15,14 @@ nvs,      data, nvs,     0x9000,  0x6000,
 phy_init, data, phy,     0xf000,  0x1000,
 factory,  app,  factory, 0x10000, 0x1F0000,
 """
+# ports/esp32/partitions-4MiB-ota.csv
+OTA = """\
+nvs,      data, nvs,     0x9000,   0x4000,
+otadata,  data, ota,     0xd000,   0x2000,
+phy_init, data, phy,     0xf000,   0x1000,
+ota_0,    app,  ota_0,   0x10000,  0x180000,
+ota_1,    app,  ota_1,   0x190000, 0x180000,
+"""
 ESP_CHIPS = {"esp32": 0, "esp32c3": 5, "esp32s3": 9}
 ABSOLUTE = 0xE48BFF57
 ALL = object()  # a filesystem where the board's file has it
@@ -96,3 +104,15 @@ def esp32(
     data[0x10000 - start :] = noise(size - 0x10000 + start, version)
     data[0x18000 - start : 0x18000 - start + len(banner(version))] = banner(version)
     return bytes(data)
+
+
+def application(board: Board, size: int, version: str = "1.28.0") -> bytes:
+    """Return an image for an OTA partition: two segments, a checksum and a hash."""
+    data = noise(size, version)
+    described = struct.pack("<I", 0xABCD5432) + banner(version) + data
+    image = struct.pack("<4BI", 0xE9, 2, 2, 0x20, 0x40080000).ljust(23, b"\0") + b"\1"
+    image = image[:12] + struct.pack("<H", ESP_CHIPS[board.chip]) + image[14:]
+    for part in (described[: size // 2 & ~3], described[size // 2 & ~3 :]):
+        image += struct.pack("<2I", 0x3F400020, len(part)) + part
+    image += bytes(15 - len(image) % 16) + b"\x5a"
+    return image + hashlib.sha256(image).digest()

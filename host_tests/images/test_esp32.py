@@ -60,6 +60,17 @@ def test_the_firmware_is_where_its_chip_looks_for_it(name: str) -> None:
     assert firmware.CHIP_IDS[chip.IMAGE_CHIP_ID] == board.chip
 
 
+def test_the_filesystem_is_behind_a_second_ota_partition(tmp_path: Path) -> None:
+    file = tmp_path / "download"
+    file.write_bytes(downloads.esp32(ESP32, SIZE, partitions=downloads.OTA))
+    board = image.fitted(ESP32, file)
+    made = image.make(board, files(), firmware_file=file)
+    content = bytes(board.flashing.offset) + made.image
+    assert content[0x310000:] == filesystem.build(files(), board.flash)
+    file.write_bytes(downloads.esp32(ESP32, SIZE))
+    assert image.fitted(ESP32, file) == ESP32
+
+
 def test_the_filesystem_alone_is_for_its_offset() -> None:
     board = boards.load("esp32_s3")
     made = image.make(board, files())

@@ -1,13 +1,16 @@
 """Cut the power at writes of an update, on MicroPython.
 
-cuts.py KEY MANIFEST OLD NEW FIRST STEP: files, of the key its modulus in hex. Every STEP-th write
-from FIRST on is cut, both ways, each in a run of its own. The last line says how many writes an
-update has, how many cuts came, and after how many of them the old version ran first, and the new.
+cuts.py KEY MANIFEST OLD NEW FIRST STEP [ROLLBACK]: files, of the key its modulus in hex. Every
+STEP-th write from FIRST on is cut, both ways, each in a run of its own. The last line says how
+many writes an update has, how many cuts came, and after how many of them the old version ran
+first, and the new. With ROLLBACK the versions are firmware, whose boot loader has that (1) or not
+(0).
 """
 
 import hashlib
 import sys
 
+import fake_esp32
 import vfs
 from fake_machine import Reset, machine
 from flash_chip import STOP, TORN, Chip, PowerCut
@@ -82,13 +85,18 @@ def life(chip):
     """
     vfs.mount(vfs.VfsLfs2(chip), "/f")
     try:
+        version = FLASH.version() if FLASH else None
         record = slots.boot("/f")
         vfs.umount("/app")
-        with open("/f/" + record["run"], "rb") as f:
-            found = hashlib.sha256(f.read()).digest()
-        if found != HASHES[record["version"]]:
-            raise AssertionError("neither: " + str(record))
-        RAN.append(record["version"])
+        if "firmware" in record:
+            slots_esp32.check("/f")
+        if not FLASH:
+            version = record["version"]
+            with open("/f/" + record["run"], "rb") as f:
+                found = hashlib.sha256(f.read()).digest()
+            if found != HASHES[version]:
+                raise AssertionError("neither: " + str(record))
+        RAN.append(version)
         client = Client()
         updates = Updates(client, b"dev/b/", "toy", KEY, reset=machine.reset, folder="/f")
         for _ in range(TURNS):
@@ -96,7 +104,7 @@ def life(chip):
             updates.poll()
             if chip.dead:  # `with` has made an OSError of it
                 raise PowerCut
-            if record["version"] == "2" and slots.load("/f")["state"] == "good":
+            if version == "2" and slots.load("/f")["state"] == "good":
                 return True
         raise AssertionError(updates.state + updates.why)
     except Reset:
@@ -106,9 +114,34 @@ def life(chip):
         vfs.umount("/f")
 
 
+class Flash(fake_esp32.Flash):
+    """The OTA partitions of a board whose filesystem is on `chip`. The power is cut for both."""
+
+    def __init__(self, chip):
+        super().__init__(OLD, (OLD, NEW), rollback=sys.argv[7] == "1")
+        self._chip = chip
+        self._first = bytes(self.parts["ota_0"]), bytes(self.parts["ota_1"])
+        self.cut = self._cut
+        sys.modules["esp32"] = self.module()
+
+    def restore(self):
+        self.parts["ota_0"][:], self.parts["ota_1"][:] = self._first
+        self.chosen, self.state = "ota_0", "valid"
+
+    def version(self):
+        """Boot; return the version that runs."""
+        return "1" if self.boot() == OLD else "2"
+
+    def _cut(self):
+        if self._chip._cut():
+            raise PowerCut
+
+
 def run(chip, image, cut_at, how):
     """Update from the old version to the new one, with a cut. Returns what ran first after it."""
     chip.restore(image)
+    if FLASH:
+        FLASH.restore()
     chip.power_on(cut_at, how)
     was_cut = False
     for _ in range(12):
@@ -129,8 +162,7 @@ def run(chip, image, cut_at, how):
     raise AssertionError("it does not come to the new version")
 
 
-def main():
-    chip = Chip(BLOCKS)
+def main(chip):
     vfs.VfsLfs2.mkfs(chip)
     vfs.mount(vfs.VfsLfs2(chip), "/f")
     with open("/f/a", "wb") as f:
@@ -164,4 +196,9 @@ KEY, MANIFEST, OLD, NEW = (content(name) for name in sys.argv[1:5])
 KEY = int(KEY, 16)
 HASHES = {"1": hashlib.sha256(OLD).digest(), "2": hashlib.sha256(NEW).digest()}
 RAN = []
-main()
+FLASH = None
+chip = Chip(BLOCKS)
+if len(sys.argv) > 7:
+    FLASH = Flash(chip)
+    import slots_esp32
+main(chip)

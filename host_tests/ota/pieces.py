@@ -1,6 +1,7 @@
-"""The bytes of heap that the pieces of an update ask for, on MicroPython: pieces.py FOLDER.
+"""The bytes of heap that the pieces of an update ask for, on MicroPython.
 
-The client and its messages are made beforehand, so that only the update itself is counted.
+pieces.py FOLDER [firmware]. The client and its messages are made beforehand, so that only the
+update itself is counted.
 """
 
 import sys
@@ -9,7 +10,8 @@ import micropython
 
 from flatmq.ota.fetch import Sink
 
-PIECE = 1024
+IS_FIRMWARE = len(sys.argv) > 2
+PIECE = 4096 if IS_FIRMWARE else 1024
 PIECES = 40
 PART = 200  # bytes that come at a time
 DIGEST = bytes(range(32))
@@ -49,13 +51,43 @@ def run(sink, message, first, last):
     return micropython.mem_total() - before
 
 
+class Partition:
+    """A partition in RAM."""
+
+    def __init__(self):
+        self.blocks = [bytearray(PIECE) for _ in range(PIECES)]
+
+    def ioctl(self, op, number):
+        pass
+
+    def writeblocks(self, number, buf, offset):
+        copy(self.blocks[number], offset, buf)
+
+
+def copy(block, at, buf):
+    """Copy `buf`; a frame of more words would be on the heap."""
+    i = 0
+    while i < len(buf):
+        block[at + i] = buf[i]
+        i += 1
+
+
 path = sys.argv[1] + "/update"
-sink = Sink(path, DIGEST, PIECE * PIECES, PIECE)
+if IS_FIRMWARE:
+    from flatmq.ota import firmware
+
+    part = Partition()
+    sink = firmware.Sink(part, path, DIGEST, PIECE * PIECES, PIECE)
+else:
+    sink = Sink(path, DIGEST, PIECE * PIECES, PIECE)
 message = Message()
 run(sink, message, 0, 8)
 asked = run(sink, message, 8, PIECES)
 sink.close()
-with open(path, "rb") as f:
-    data = f.read()
+if IS_FIRMWARE:
+    data = b"".join(part.blocks)
+else:
+    with open(path, "rb") as f:
+        data = f.read()
 whole = data == b"".join(bytes([n]) * PIECE for n in range(PIECES))
 print(asked, whole)

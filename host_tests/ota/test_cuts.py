@@ -20,15 +20,23 @@ HERE = Path(__file__).parent
 SLICES = 7
 
 
-@pytest.mark.parametrize("first", sizes.one_each([*range(1, SLICES + 1)], lambda case: 0))
-def test_a_cut(first: int, tmp_path: Path) -> None:
+CASES = [(kind, first) for kind in ("application", "0", "1") for first in range(1, SLICES + 1)]
+
+
+@pytest.mark.parametrize(("kind", "first"), sizes.one_each(CASES, lambda case: case[0]))
+def test_a_cut(kind: str, first: int, tmp_path: Path) -> None:
+    """Of an application, or of firmware, whose boot loader can roll back (1) or not (0)."""
+    is_firmware = kind != "application"
+    scale = 30 if is_firmware else 1
     key = tmp_path / "private"
     public = keys.generate(key)
     old, new = (
-        package.archive({"main.mpy": bytes([n]) * 3000, "more/x.mpy": bytes(range(256)) * n})
+        package.archive(
+            {"main.mpy": bytes([n]) * 3000, "more/x.mpy": bytes(range(256)) * n * scale}
+        )
         for n in (1, 9)
     )
-    made = package.Package("toy", "2", 2, archive=new)
+    made = package.Package("toy", "2", 2, "firmware" if is_firmware else kind, new)
     manifest = push.manifest(made, "dev/b", keys.private(key))
     files = {"key": b"%x" % keys.modulus(public), "manifest": manifest, "old": old, "new": new}
     for name, data in files.items():
@@ -38,6 +46,7 @@ def test_a_cut(first: int, tmp_path: Path) -> None:
         [
             *interpreter_command("micropython", "2m"), HERE / "cuts.py",
             *(tmp_path / name for name in files), str(first), str(SLICES),
+            *([kind] if is_firmware else []),
         ],
         env={"MICROPYPATH": ":".join(map(str, path))},
         capture_output=True, text=True, timeout=300, check=False,

@@ -52,6 +52,11 @@ _IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         (),
         "Update an emulated Pico W over MQTT, with power cuts.",
     ),
+    "emulated-firmware": (
+        "emulate.firmware",
+        (),
+        "Update the firmware of an emulated ESP32 over MQTT.",
+    ),
     "tls-full-heap": (
         "emulate.tls_in_full_heap",
         (),

@@ -10,6 +10,7 @@ from flatmq_tools import boards
 from flatmq_tools.emulate import qemu_program
 from flatmq_tools.image import firmware as file_of_firmware
 
+OTA = "-OTA"  # behind the name of a board: see `firmware`
 VARIABLE = "FLATMQ_FIRMWARE"  # in the environment: files, separated as in PATH
 
 
@@ -34,16 +35,22 @@ def board_of(firmware: Path) -> boards.Board:
 
 
 def firmware(board: str) -> str:
-    """Return the absolute path of a firmware for an emulated board. Raises NotHereError."""
+    """Return the absolute path of a firmware for an emulated board. Raises NotHereError.
+
+    `board` may end in "-OTA", for a firmware that has two OTA partitions.
+    """
     named = os.environ.get(VARIABLE)
     if not named:
         raise NotHereError(f"{VARIABLE} is not set")
+    name = board.removesuffix(OTA)
     for file in map(Path, named.split(os.pathsep)):
-        if file.is_file() and board_of(file).name == board:
-            break
+        if file.is_file() and board_of(file).name == name:
+            found = boards.load(name)
+            has_ota = file_of_firmware.fitted(file.read_bytes(), found) != found
+            if has_ota == board.endswith(OTA):
+                break
     else:
         raise NotHereError(f"{VARIABLE} names no firmware for {board}")
-    found = boards.load(board)
     if found.chip in qemu_program.PROGRAMS:
         try:
             program = qemu_program.find(found, None)

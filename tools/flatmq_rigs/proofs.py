@@ -81,6 +81,10 @@ PROOFS = {
         "updates over MQTT of an emulated Pico W, with 20 power cuts",
         ("flatmq_rigs", "emulated-updates"), emulates="pico_w",
     ),
+    "emulated-firmware": Proof(
+        "updates of the firmware of an emulated ESP32",
+        ("flatmq_rigs", "emulated-firmware"), emulates="esp32-OTA",
+    ),
     "tls-full-heap": Proof(
         "100 reconnects over TLS in a full heap, on an emulated Pico W",
         ("flatmq_rigs", "tls-full-heap"), emulates="pico_w",

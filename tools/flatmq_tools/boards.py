@@ -116,7 +116,14 @@ class Board:
                 f"{self.name}: its firmware has one place for the filesystem, "
                 f"{self.flash.filesystem:#x} to {self.flash.filesystem_end:#x}, whatever the flash"
             )
-        flash = replace(self.flash, size=size, filesystem_size=size - self.flash.filesystem)
+        return self._with(size, self.flash.filesystem)
+
+    def with_filesystem(self, start: int) -> Board:
+        """The same board with a filesystem that begins there. Raises BoardError."""
+        return self._with(self.flash.size, start)
+
+    def _with(self, size: int, start: int) -> Board:
+        flash = replace(self.flash, size=size, filesystem=start, filesystem_size=size - start)
         board = replace(self, flash=flash)
         _check(board)
         return board

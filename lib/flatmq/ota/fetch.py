@@ -13,7 +13,7 @@ from ..port import const, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any
 
     from ..rare.message import Message
@@ -61,10 +61,16 @@ def _steps(u, said):
     yield
     digest = binascii.unhexlify(said["sha256"])
     path = u.folder + "/ota-" + said["sha256"][:16]
-    _make_room(u, path, said["size"], other)
+    firmware = _firmware(said)
+    _make_room(u, path, 0 if firmware else said["size"], other)
     u.tell("fetching")
     for left in range(_TRIES - 1, -1, -1):
-        u.sink = sink = Sink(path, digest, said["size"], said["piece"])
+        if firmware:
+            part = firmware.partition(u, said)
+            sink = firmware.Sink(part, path, digest, said["size"], said["piece"])
+        else:
+            sink = Sink(path, digest, said["size"], said["piece"])
+        u.sink = sink
         topic = u.base + b"ota/get"
         asked = -1  # the position that was asked for,
         at = 0  # and when
@@ -81,20 +87,8 @@ def _steps(u, said):
             yield
         sink.close()
         u.sink = None
-        # Check it, as it is on the flash.
-        hashed = hashlib.sha256()
-        buffer = bytearray(_BUFFER)
-        f = flash.access(path, "rb")
-        at = 0
-        n = f.readinto(buffer)
-        while n:
-            hashed.update(memoryview(buffer)[:n] if n < _BUFFER else buffer)
-            at += n
-            if at & _STEP == 0:
-                yield
-            n = f.readinto(buffer)
-        f.close()
-        if hashed.digest() == digest:
+        found = yield from sink.hash()
+        if found == digest:
             break
         os.remove(path)
         if not left:
@@ -102,21 +96,37 @@ def _steps(u, said):
             r["failed"] = slots.given_up(said["version"], said["counter"], why)
             slots.store(r, u.folder)
             raise ValueError(why)
-    slots.Archive(path)  # OSError if it is none
-    if r["old"]:
-        r["old"] = None  # its file is about to be replaced
-        slots.store(r, u.folder)
-    os.rename(path, other)
     old = {"run": r["run"], "version": r["version"], "counter": r["counter"]}
-    r.update({"run": other[-1], "version": said["version"], "counter": said["counter"]})
+    if firmware:
+        firmware.begin(r, part)
+    else:
+        slots.Archive(path)  # OSError if it is none
+        if r["old"]:
+            r["old"] = None  # its file is about to be replaced
+            slots.store(r, u.folder)
+        os.rename(path, other)
+        r["run"] = other[-1]
+    r.update({"version": said["version"], "counter": said["counter"]})
     r.update({"state": "new", "old": old, "tries": 0, "crashes": 0, "why": ""})
     slots.store(r, u.folder)
+    if firmware:
+        os.remove(path)
+        firmware.switch(u, part)
     u.tell("resetting")
     at = clock.ticks_ms()
     while u.client.pending and ticks_diff(clock.ticks_ms(), at) < _RESET_MS:
         yield
     u.client.disconnect()
     u.reset()
+
+
+def _firmware(said):
+    """Return the module for what a manifest announces; None for an application."""
+    if said["kind"] == "application":
+        return None
+    from . import firmware
+
+    return firmware
 
 
 def wanted(u: "Updates", text: bytes) -> "dict[str, Any] | None":
@@ -136,6 +146,9 @@ def wanted(u: "Updates", text: bytes) -> "dict[str, Any] | None":
         raise ValueError("counter: version " + said["version"] + " is older than what runs")
     if r["failed"] and said["counter"] <= r["failed"]["counter"]:
         raise ValueError("it has failed here before: " + r["failed"]["why"])
+    firmware = _firmware(said)
+    if firmware:
+        firmware.partition(u, said)
     return said
 
 
@@ -223,6 +236,22 @@ class Sink:
             if self.at - self._synced >= _SYNC:
                 self._synced = self.at
                 flash.sync(self.file)
+
+    def hash(self) -> "Generator[None, None, bytes]":
+        """Return the SHA-256 of what is on the flash, after some steps."""
+        hashed = hashlib.sha256()
+        buffer = bytearray(_BUFFER)
+        f = flash.access(self._path, "rb")
+        at = 0
+        n = f.readinto(buffer)
+        while n:
+            hashed.update(memoryview(buffer)[:n] if n < _BUFFER else buffer)
+            at += n
+            if at & _STEP == 0:
+                yield
+            n = f.readinto(buffer)
+        f.close()
+        return hashed.digest()
 
     def close(self) -> None:
         """Close the file, which stays."""

@@ -17,7 +17,7 @@ _KEYS = (
     ("piece", int),
     ("sha256", str),
 )
-KINDS = ("application",)
+KINDS = ("application", "firmware")
 
 
 def read(text: bytes, key: int) -> "dict[str, Any]":
@@ -29,7 +29,7 @@ def read(text: bytes, key: int) -> "dict[str, Any]":
         if type(said.get(name)) is not kind:
             raise ValueError("manifest: " + name + " must be " + kind.__name__)
     if said["kind"] not in KINDS:
-        raise ValueError("kind: must be application, not " + said["kind"])
+        raise ValueError("kind: must be application or firmware, not " + said["kind"])
     if not (0 < said["size"] < 1 << 24 and 256 <= said["piece"] <= 4096):
         raise ValueError("manifest: size or piece is out of range")
     if len(said["sha256"]) != 64:

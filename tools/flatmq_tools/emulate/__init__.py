@@ -221,9 +221,12 @@ def build(
         files["/main.py"] = held(files["/main.py"])
     if board.network == "wifi" and not wifi:
         files["/main.py"] = on_serial_line(files["/main.py"])
-    if board.port == "esp32":
+    board = image.fitted(board, firmware)
+    if board.port == "esp32" and not slots:
         made = archive.make(board, files, firmware)
     else:
+        if board.port == "esp32":
+            files = archive.with_larger_reads(files)
         made = image.make(board, files, firmware_file=firmware)
     return made, int(far.get("port", 1883))
 

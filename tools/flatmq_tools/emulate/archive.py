@@ -44,7 +44,7 @@ sys.path[:] = ["/lib", ".frozen", ""]
 _BOOT = """\
 import esp32, micropython
 micropython.kbd_intr(-1)
-def _(p=esp32.Partition.find(esp32.Partition.TYPE_APP)[0]):
+def _(p=esp32.Partition.find(esp32.Partition.TYPE_APP)[-1]):
  a = {address} - p.info()[2]
  b = bytearray({size})
  p.readblocks(a // 4096, b)
@@ -54,6 +54,19 @@ del _
 __import__("gc").collect()
 micropython.kbd_intr(3)
 """
+# Where the modules are in a file that an update replaces, larger reads have to do. Still larger
+# ones would take the memory that an update needs.
+_LARGER_READS = b"""\
+import flashbdev, vfs
+vfs.umount("/")
+vfs.mount(vfs.VfsLfs2(flashbdev.bdev, readsize=128), "/")
+del flashbdev, vfs
+"""
+
+
+def with_larger_reads(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files with a boot.py that reads 512 bytes of the filesystem at a time."""
+    return {**files, "/boot.py": _LARGER_READS + files["/boot.py"]}
 
 
 def make(board: Board, files: dict[str, bytes], firmware: Path) -> image.Made:

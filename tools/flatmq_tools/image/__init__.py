@@ -58,6 +58,16 @@ class Made:
     """Of the firmware; "" where there is none."""
 
 
+def fitted(board: boards.Board, firmware_file: Path | None) -> boards.Board:
+    """Return the board with the filesystem where that firmware has it. One of ERRORS."""
+    if firmware_file is None or board.flashing.method == "uf2":
+        return board
+    try:
+        return firmware.fitted(firmware_file.read_bytes(), board)
+    except OSError as error:
+        raise ImageError(f"{firmware_file}: {error.strerror}") from error
+
+
 def make(
     board: boards.Board,
     files: dict[str, bytes],
@@ -153,6 +163,7 @@ def main(
     board = boards.load(name)
     if flash_size is not None:
         board = board.with_flash(_bytes(flash_size))
+    board = fitted(board, firmware_file)
     folder = contents.find_sketch(sketch or board.sketch)
     with console.status(f"making an image for {board.title} ..."):
         chosen = package.settled(settings.load(overrides), slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ MICROPYTHON_TAG = 0x504D  # "MP"
 CHIP_IDS = {0: "esp32", 2: "esp32s2", 5: "esp32c3", 9: "esp32s3", 13: "esp32c6", 16: "esp32h2"}
 IMAGE_MAGIC = 0xE9
 IMAGE_HEADER = 24  # bytes
+HASH = 32  # bytes at the end of an image
+DESCRIBED = 32  # where an application has the magic number of its description,
+DESCRIPTION = 0xABCD5432.to_bytes(4, "little")  # esp_app_desc.h: ESP_APP_DESC_MAGIC_WORD
 # ESP-IDF: partition tables: where they are, and an entry of one.
 TABLE = 0x8000
 TABLE_SIZE = 0xC00
@@ -198,13 +202,7 @@ def check_bin(data: bytes, board: Board) -> str:
     found = partitions(data[TABLE - board.flashing.offset :])
     if not found:
         raise FirmwareError(f"no partition table is in it, where {TABLE:#x} of the flash will be")
-    places = {}
-    named = found.get("vfs") or found.get("ffat")
-    if named is None:
-        # ports/esp32/main.c: boardctrl_startup: MicroPython makes one of all that is left.
-        end = max(place.end for place in found.values())
-        named = Place(end, flash.size - end)
-    places["filesystem"] = named
+    places = {"filesystem": _filesystem(found, flash.size)}
     if flash.romfs_size:
         if "romfs" not in found:
             raise FirmwareError(f"no romfs partition is in it, and {board.file} has flash.romfs")
@@ -212,6 +210,70 @@ def check_bin(data: bytes, board: Board) -> str:
     _check_places(places, board)
     _check_end(board.flashing.offset + len(data), 0, board)
     return text
+
+
+def _filesystem(found: dict[str, Place], size: int) -> Place:
+    named = found.get("vfs") or found.get("ffat")
+    if named is None:
+        # ports/esp32/main.c: boardctrl_startup: MicroPython makes one of all that is left.
+        end = max(place.end for place in found.values())
+        named = Place(end, size - end)
+    return named
+
+
+def fitted(data: bytes, board: Board) -> Board:
+    """Return the board with the filesystem of a firmware that has a second OTA partition.
+
+    It is behind that. Any other firmware is that of the board, or is refused later.
+    """
+    found = {}
+    if chip(data) == board.chip and board.flash.grows:
+        found = partitions(data[TABLE - board.flashing.offset :])
+    if "ota_1" not in found:
+        return board
+    return board.with_filesystem(_filesystem(found, board.flash.size).offset)
+
+
+def application(data: bytes, board: Board) -> bytes:
+    """Return the application of a firmware: what an OTA partition has in it.
+
+    `data` is that, or has all of the flash. Raises FirmwareError.
+    """
+    named_chip = chip(data)
+    if named_chip is None:
+        raise FirmwareError(
+            f"it is no firmware for an ESP32: it begins with {data[:1].hex()}, not with "
+            f"{IMAGE_MAGIC:x}"
+        )
+    if named_chip != board.chip:
+        raise FirmwareError(f"it is for {named_chip}, and the board has {board.chip}")
+    found = partitions(data[TABLE - board.flashing.offset :])
+    room = None
+    if found:
+        if "ota_1" not in found:
+            raise FirmwareError(
+                "it has no second OTA partition, so a board with it cannot be updated: the "
+                "official one has -OTA- in its name"
+            )
+        room = found["ota_1"].size
+        data = data[found["ota_0"].offset - board.flashing.offset :]
+    end = _end(data)
+    if data[DESCRIBED : DESCRIBED + 4] != DESCRIPTION:
+        raise FirmwareError("it is a boot loader or another program, and no application")
+    if hashlib.sha256(data[: end - HASH]).digest() != data[end - HASH : end]:
+        raise FirmwareError(f"its {len(data):,} bytes do not have the SHA-256 at their end")
+    if room is not None and end > room:
+        raise FirmwareError(f"its application must have at most {room:,} bytes, not {end:,}")
+    check_version(data[:end])
+    return data[:end]
+
+
+def _end(data: bytes) -> int:
+    """Return the length of an image (esp_image_format.h of ESP-IDF), with its hash."""
+    at = IMAGE_HEADER
+    for _ in range(data[1] if len(data) > IMAGE_HEADER else 0):
+        at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+    return (at + 16) // 16 * 16 + HASH
 
 
 def partitions(table: bytes) -> dict[str, Place]:

@@ -50,11 +50,17 @@ def keygen(file: Path) -> None:
 @click.argument("board")
 @click.argument("out", type=_FILE)
 @common_options.SKETCH
+@click.option(
+    "--firmware",
+    type=common_options.FILE,
+    help="Official MicroPython firmware for the board.  [default: pack a sketch]",
+)
 @click.option("--version", required=True, help="Name of the version, as boards report it.")
-def pack(board: str, out: Path, sketch: str | None, version: str) -> None:
+def pack(board: str, out: Path, sketch: str | None, firmware: Path | None, version: str) -> None:
     """Pack a sketch and the client for BOARD into the file OUT.
 
-    BOARD is as for `flatmq image`. A package is newer than all that were made before it.
+    BOARD is as for `flatmq image`. With --firmware, this packs firmware, for an ESP32 with two OTA
+    partitions. A package is newer than all that were made before it.
     """
     from ..boards import BoardError
     from ..bytecode import CompileError
@@ -62,7 +68,12 @@ def pack(board: str, out: Path, sketch: str | None, version: str) -> None:
     from . import package
 
     def run() -> int:
-        made = package.make(board, sketch, version)
+        if firmware is None:
+            made = package.make(board, sketch, version)
+        elif sketch is None:
+            made = package.make_firmware(board, firmware, version)
+        else:
+            raise package.PackageError("--firmware and --sketch: a package has one of them")
         try:
             out.write_bytes(made.written())
         except OSError as error:

@@ -1,7 +1,7 @@
-"""The file that `flatmq ota push` sends: the program of a board in one version.
+"""The file that `flatmq ota push` sends: the program of a board in one version, or its firmware.
 
 A line of JSON says what it is. Then comes the archive that the board runs it from: see
-boards/shared/slots.py.
+boards/shared/slots.py; or the image of an application, as an ESP32 has it in an OTA partition.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import keys
 
 PIECE = 4096  # bytes that a board asks for at a time: a block of its flash
 RUN = "slots.mpy"  # stays on the board, whatever comes
+FIRMWARE = "slots_esp32.mpy"  # the same
 MAIN = "main.mpy"
 # As in boards/shared/slots.py
 _MAGIC = b"flatmq a1"
@@ -33,6 +34,17 @@ _STARTS = {
     "/main.py": b"# Runs what /boot.py has chosen. No update over MQTT changes this file.\n"
     b"import slots\n\nslots.run()\n",
 }
+# An ESP32's may run on a new firmware, to which the .mpy on the board can be unknown: a reset then
+# brings the one before.
+_BOOT_ESP32 = b"""\
+# Chooses what runs. No update over MQTT changes this file.
+try:
+    import slots
+except ValueError:
+    __import__("machine").reset()
+if "firmware" in slots.boot():
+    __import__("slots_esp32").check()
+"""
 
 
 class PackageError(ValueError):
@@ -78,12 +90,36 @@ def make(name: str, sketch: str | None, version: str) -> Package:
     Raises BoardError, ContentsError, CompileError and PackageError.
     """
     board = boards.load(name)
-    if not version or len(version) > 32 or not version.isprintable():
-        raise PackageError(f"version: must be 1 to 32 printable characters, not {version!r}")
+    _check_version(version)
     folder = contents.find_sketch(sketch or board.sketch)
     check(folder)
     files = contents.contents(folder, {})
     return Package(name, version, int(time.time()), archive=archive(modules(files)))
+
+
+def make_firmware(name: str, file: Path, version: str) -> Package:
+    """Make the package of a firmware. Raises BoardError and PackageError."""
+    from ..image import firmware
+
+    board = boards.load(name)
+    _check_version(version)
+    if board.port != "esp32":
+        raise PackageError(
+            f"firmware of {name} cannot be updated over MQTT: only an ESP32 has a place for a "
+            "second one"
+        )
+    try:
+        application = firmware.application(file.read_bytes(), board)
+    except OSError as error:
+        raise PackageError(f"{file}: {error.strerror}") from error
+    except firmware.FirmwareError as error:
+        raise PackageError(f"{file}: {error}") from error
+    return Package(name, version, int(time.time()), "firmware", application)
+
+
+def _check_version(version: str) -> None:
+    if not version or len(version) > 32 or not version.isprintable():
+        raise PackageError(f"version: must be 1 to 32 printable characters, not {version!r}")
 
 
 def check(sketch: Path) -> None:
@@ -181,8 +217,13 @@ def slotted(files: dict[str, bytes], board: str, slots: Slots | None) -> dict[st
         return files
     found = {path: data for path, data in files.items() if not path.endswith((".mpy", "/main.py"))}
     found |= _STARTS
-    source = contents.SKETCHES / contents.SHARED / "slots.py"
-    found[f"/lib/{RUN}"] = _compiled(source.read_bytes(), RUN)
+    kept = [RUN]
+    if boards.load(board).port == "esp32":
+        kept.append(FIRMWARE)
+        found["/boot.py"] = _BOOT_ESP32
+    for name in kept:
+        source = contents.SKETCHES / contents.SHARED / name.replace(".mpy", ".py")
+        found[f"/lib/{name}"] = _compiled(source.read_bytes(), name)
     said = {"board": board, "key": f"{keys.modulus(slots.key):x}", "groups": [*slots.groups]}
     record = {"run": "a", "version": slots.version, "counter": slots.counter}
     found["/ota.json"] = json.dumps(said).encode()
