@@ -33,8 +33,8 @@ MAY_BE_ON_HEAP = {
         "_write",
         "_cut",
     },
-    # Where the engine starts, and the engine: a client has one frame of it.
-    "engine": {"run", "engine"},
+    # A client has one frame of it.
+    "engine": {"engine"},
     # When a device is made, and its message is sent; the last of the device's is `update`.
     "ha": {
         "Component.pieces",

@@ -140,12 +140,10 @@ class Client(Shown):
     known: "list[Any]"  # topic names that are valid
     oldest: int
 
-    # The engine, and its state while none runs
+    # The engine
     run: "Callable[[Client], None]"  # starts one; `import flatmq` does without its module
-    step: "Callable[[int | None], bool]"
-    saved: "Any"  # a tuple, or None
-    fresh: bool  # it has taken no step yet
-    raised: int  # how often the handlers of the first message have raised
+    step: "Callable[[int | None], bool | None]"
+    raised: "Any"  # what the last step has raised, if it returned None
     sent: int  # bytes of `q` written on this connection
     began: int  # how far the connection came: see `rare.dial.lost`
 
@@ -389,14 +387,15 @@ class Client(Shown):
         An exception from a handler is raised here; the next call delivers that message again.
         """
         try:
-            return self.step(ms)
+            ms = self.step(ms)  # type: ignore[assignment] # another local: a frame on the heap
         except ValueError:
-            if self.fresh:  # it came from a handler, and has ended the engine before
-                raise
             return False  # called by a handler
         except StopIteration:
             self.run(self)  # Ctrl-C has ended the engine
             return False
+        if ms is None:
+            raise self.raised
+        return ms  # type: ignore[return-value]
 
     def flush(self) -> bool:
         """Hand queued packets to the network, as much as it takes now. Reads nothing.
@@ -404,14 +403,15 @@ class Client(Shown):
         Returns whether some are left.
         """
         try:
-            return self.step(None)
+            left = self.step(None)
         except ValueError:
-            if self.fresh:
-                raise
             return True
         except StopIteration:
             self.run(self)
             return True
+        if left is None:
+            raise self.raised
+        return left
 
 
 def plain(payload: "Any") -> "Any":

@@ -54,71 +54,65 @@ _HOOK = const(2)
 
 
 def run(c: "Client") -> None:
-    """Start the engine, or another one after an exception has ended it."""
-    if c.saved is None:  # Ctrl-C came while it was being replaced, or there was none yet
-        at = len(c.rx) // 2 - 1
-        what = None
-        if c.stream:
-            what = _INTERRUPTED
-            c.connected = False
-            c.state = "waiting"
-        c.saved = c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what, c.stream
+    """Start the engine, or another one after Ctrl-C has ended it."""
     c.step = engine(c).send
     c.step(None)
-    c.fresh = True
 
 
 def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
-    A poll yields whether bytes came in, a `flush` whether some are left to write.
+    A poll yields whether bytes came in, a `flush` whether some are left to write. Both yield None
+    if `raised` is to be raised.
     """
-    q = c.q
-    acks = c.acks
+    # Each use of the first sixteen locals takes a byte less.
+    n: Any
+    what: Any
     rx = c.rx
+    q = c.q
+    n = i = e = p = t = end = first = now = sent = left = 0
+    at = have = size = len(rx) // 2 - 1
+    ms: Any
+    h: Any
+    dial: Any
+    stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
+    acks = src = c.acks
     m = c.message
     names = c.names
     routes = c.routes
     bulk = c.bulk
     stats = c.stats
     five = c.five  # None, or what handles the packets of MQTT 5
-    # The stream last: the frame goes on holding what came first, where it unpacks.
-    src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what, stream = (
-        c.saved
-    )
-    c.saved = None
     space = c.space
     find = rx.find
-    size = len(rx) // 2 - 1
     into = memoryview(rx)[size:-2]
     ack = c.ack
     length = len
     ticks = clock.ticks_ms
     hold = HOLD
-    read: Any = stream and stream.readinto
-    write: Any = stream and stream.write
+    read: Any = None
+    write: Any = None
     alone = c.alone
-    now = ticks()
-    n: Any
-    ms: Any
-    n = i = e = p = t = start = end = first = last = got = 0
-    h: Any
-    dial: Any
+    start = last = got = pos = more = wrote = heard = acked = 0
+    again = 0  # how often the handlers of the first message have raised
+    pinged = -1
+    calling = 0
     h = dial = None
     doing: Any = "interrupted"
-    again = c.raised  # how often the first message has raised
-    busy = at < have  # received packets are left to handle
-    moved = room = waits = held = False
-    calling = 0
-    ms = yield
-    c.fresh = False
+    busy = False  # received packets are left to handle
+    opened = moved = waits = held = False
     room = True  # to begin without another yield
-    try:
-        while True:
+    if what:
+        what = _INTERRUPTED
+        c.connected = False
+        c.state = "waiting"
+    ms = yield None
+    while True:
+        try:
             # 1. Return to the application; a poll that has received nothing waits before, once.
             if room:
                 room = False  # received packets waited for room to be acknowledged
-            elif moved or not ms or ms < 0 or what is not None:
+            elif moved or not ms or ms < 0 or what:
                 if got:
                     stats.received += got
                     got = 0
@@ -149,7 +143,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 ms = 0
 
             # 2. The clock: the next step of connecting, or what is due while online.
-            if ms is not None and what is None:
+            if ms is not None and not what:
                 now = ticks()
                 if stream is None:
                     if c.state != "offline" and (
@@ -224,7 +218,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.release("dial", "subs")
 
             # 3. Read into the upper half of the buffer. The start of a cut packet moves below it.
-            if read and what is None and ms is not None:
+            if read and not what and ms is not None:
                 if not busy:
                     if at < have:
                         n = i = size + at - have
@@ -342,7 +336,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 what = _ID_0
                             elif length(acks) > space:
                                 waits = True  # no room for the acknowledgement yet
-                            if waits or what is not None:
+                            if waits or what:
                                 break
                         m.first = first
                         m.t = t
@@ -463,7 +457,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.on_connect(c)
                                 calling = 0
                     at = end
-                    if what is not None:
+                    if what:
                         break
 
                 if busy:
@@ -475,7 +469,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     room = at != start and not moved  # what was held back is handled: read more
 
             # 6. Write; what has begun is finished before anything else.
-            while write and what is None and (left or acks or c.end or alone or c.large):
+            while write and not what and (left or acks or c.end or alone or c.large):
                 if not left:
                     held = False
                     if not opened:
@@ -496,7 +490,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         pos = c.large.at
                         if not left:
                             what = c.large.failed
-                            if what is None and not c.large.sending:
+                            if not what and not c.large.sending:
                                 continue
                             break
                     else:
@@ -551,9 +545,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         room = room or busy
 
             # 7. The end of a connection. Without memory for this, it is tried again.
-            if what is not None:
+            if what:
                 try:
-                    if read:
+                    if stream:
                         stream = read = write = None
                         c.sent = sent
                         c.connected = False
@@ -578,25 +572,24 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-    except _RAISED as error:
-        # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
-        if not calling and what is None:
-            what = _INTERRUPTED
-            c.connected = False
-            if c.state != "offline":
-                c.state = "waiting"
-        if calling == _HANDLER and isinstance(error, Exception):
-            again += 1
-        elif calling != _HANDLER:
-            again = 0
-        c.raised = again
-        stats.received += got
-        c.saved = (
-            src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,
-            stream,
-        )  # fmt: skip
-        run(c)
-        raise
+        except _RAISED as error:
+            # Of a handler or a hook; or Ctrl-C in the engine's own code.
+            c.raised = error
+            if calling != _HANDLER:
+                again = 0
+            elif isinstance(error, Exception):
+                again += 1
+            if not (calling or what):
+                what = _INTERRUPTED
+                c.connected = False
+                if c.state != "offline":
+                    c.state = "waiting"
+            stats.received += got
+            got = calling = 0
+            ms = yield None
+            c.raised = None
+            moved = False
+            room = True
 
 
 def other(c: "Client", first: int, t: int, end: int) -> "Any":

@@ -68,11 +68,11 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
         try:
             more = c.step(None)
         except ValueError:
-            if c.fresh:
-                raise
             c.leaving = packet  # called by a handler: the engine does it
             c.due = clock.ticks_ms()
             return False
+        if more is None:
+            raise c.raised
         if c.state != "online":
             break
         if not more and not asked:

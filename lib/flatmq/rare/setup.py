@@ -150,7 +150,9 @@ answers 64 8 268435456"""
     c.topics = [c, c, c]
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
-    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
+    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = (
+        c.raised
+    ) = None
     c.leaving = c.since = c.gone = c.renamed = c.blocks = None
     c.known = [c] * 8  # equal to no name
     c.names = [b"\0\0\0"] * 9  # no PUBLISH has this: a topic name is never empty
@@ -159,7 +161,7 @@ answers 64 8 268435456"""
     c.requests = []
     c.received = []
     c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
-    c.sent = c.began = c.raised = c.tries = c.due = 0
+    c.sent = c.began = c.tries = c.due = 0
     c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = False
     c.unsure = False  # whether `received` may hold identifiers of an earlier session
     c.trusted = True
@@ -168,7 +170,6 @@ answers 64 8 268435456"""
     c.stop = c.last_id or 65535  # all others are free
     c.own = 65535
     c.state = "offline"
-    c.saved = None
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
