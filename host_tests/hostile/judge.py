@@ -60,7 +60,7 @@ def sizes(client) -> list[tuple[str, int]]:
 
 def names(client) -> int:
     """The size of the longest topic name or properties that are remembered."""
-    return max(map(len, client.names + (client.blocks or [])))
+    return max(map(len, client.names + (getattr(client, "blocks", None) or [])))
 
 
 def held_the_same() -> Callable[..., bool]:

@@ -1,18 +1,19 @@
-"""The client: what a program calls. The work is done by `engine`."""
+"""The client: what a program calls. The work is done by `engine`.
+
+Also its errors, and the check of topic names and of text, which all modules share.
+"""
 
 # Imported builtins are found without a miss in the module.
 from builtins import bytes, len
 
 from . import port as clock
 from .port import MICROPYTHON, Shown, const, load
-from .topic import is_name
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .errors import MQTTError
     from .rare import (
         aside,
         connecting,
@@ -29,7 +30,76 @@ if TYPE_CHECKING:
     from .rare.setup import Stats
     from .stream_tls import TLS
 
-_KNOWN = const(8)  # topic names remembered as valid
+utf8: "Any" = None  # `rare.utf8`, once it is loaded
+
+
+class MQTTError(Exception):
+    """The reason why a connection ended or a message failed.
+
+    `kind` is one of
+
+    "refused"   the broker refused the connection; `code` is the return code of CONNACK (3.1.1
+                section 3.2.2.3), in MQTT 5 its reason code (section 3.2.2.2), 0 if `auth` refused
+    "closed"    the peer or the network closed the connection; in MQTT 5 `code` is the reason code
+                of DISCONNECT, if there was one (section 3.14.2.1)
+    "timeout"   an answer did not come in time
+    "protocol"  the peer broke a rule of MQTT
+    "resource"  something on this side was too small or not available
+    "tls"       the broker or the client was not verified, or the port has no TLS; `code` is 1 if
+                the connection was closed, which may also be a fault of the network
+    "dropped"   in `aio`: the message was set aside; `code` is its packet identifier
+
+    `detail` is a text that says what happened. `code` is 0 unless stated otherwise above. `str()`
+    has the kind and the detail.
+    """
+
+    def __init__(self, kind: str, detail: object, code: int = 0) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+        self.code = code
+
+
+# Made in advance, while there is memory.
+NO_MEMORY = MQTTError("resource", "no memory to load a module of flatmq")
+
+
+def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
+    """Return whether the bytes from `at` to `end` are UTF-8 as section 1.5.3 requires.
+
+    That is the shortest form, no surrogates, nothing past U+10FFFF, no U+0000.
+    """
+    global utf8
+    if buf.find(b"\0", at, end) >= 0:
+        return False
+    while at < end and buf[at] < 128:
+        at += 1
+    if at == end:
+        return True
+    if utf8 is None:
+        utf8 = load("utf8").is_utf8
+    return utf8(buf, at, end)
+
+
+def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:
+    """Return whether the bytes from `at` to `end` are a topic name (section 4.7).
+
+    It has at least one byte, is UTF-8, and has no wildcard and no U+0000.
+    """
+    if at == end or buf.find(b"+", at, end) >= 0 or buf.find(b"#", at, end) >= 0:
+        return False
+    return is_utf8(buf, at, end)
+
+
+def plain(payload: "Any") -> "Any":
+    """Return a payload that has one byte per item. TypeError if it is no buffer and not str."""
+    if payload.__class__ is str:
+        return payload.encode()
+    if payload.__class__ is not bytearray and (
+        payload.__class__ is not memoryview or getattr(payload, "itemsize", 1) != 1
+    ):
+        return load("checks").payload(payload)
+    return payload
 
 
 class Client(Shown):
@@ -110,7 +180,6 @@ class Client(Shown):
     inflight: int
     most: int  # subscriptions
     incoming: int
-    rx_size: int
     link: "Any"
     password: "Callable[[], bytes | str] | None"  # one that is called for each CONNECT
     on_message: "Callable[[Message], Any] | None"
@@ -135,26 +204,20 @@ class Client(Shown):
     topic: "Any"  # topic and QoS of the last message
     qos: int
     head: bytearray  # and what goes before its payload, but for its first byte
-    heads: "list[bytearray]"  # the same for each QoS
-    topics: "list[Any]"
-    known: "list[Any]"  # topic names that are valid
-    oldest: int
+    heads: "list[Any]"  # the same for each QoS; then the topics of these
+    known: "list[Any]"  # topic names that are valid, the newest last
 
     # The engine
-    run: "Callable[[Client], None]"  # starts one; `import flatmq` does without its module
-    step: "Callable[[int | None], bool | None]"
-    raised: "Any"  # what the last step has raised, if it returned None
+    step: "Callable[[int | None], Any]"  # returns a bool, or an exception to be raised
     sent: int  # bytes of `q` written on this connection
     began: int  # how far the connection came: see `rare.dial.lost`
 
     # The engine and `rare.message`: what comes in
     rx: bytearray
     message: "Any"  # a Message, once there is a subscription or a message
-    route: "Any"  # `rare.message.route`, from then on
     ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP
     names: "list[Any]"  # the last topic names, each after its length,
     routes: "list[Any]"  # and their handlers
-    blocks: "Any"  # the properties of the last messages with these names; None in 3.1.1
     learned: int  # how many names are remembered,
     newest: int  # and the place for the next one
     subscriptions: "list[Subscription]"
@@ -168,16 +231,12 @@ class Client(Shown):
     due: int  # when something is to be done next
     since: "int | None"  # when it was accepted, until it is a steady one
     tries: int  # since the last steady one
-    delay: int  # ms until the next one
     interval: int  # ms of silence before a PINGREQ
-    answer_ms: int  # for PINGRESP
     tick: int  # ms between two looks at the clock at most
     asked: bool  # a PINGREQ is queued, or not answered yet
-    progress: bool  # the packet just handled acknowledges something
     leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
     unsure: bool  # `received` may have identifiers of an earlier session
     trusted: bool  # no CONNACK was lost that may have said that the session is a new one
-    same: bool  # the session is the one of the connection before
 
     # Rare things, None or empty while there are none
     requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
@@ -313,8 +372,8 @@ class Client(Shown):
         """
         if qos not in (0, 1, 2) or qos > self.max_qos:
             load("checks").qos(qos, self.max_qos)
-        if self.topics[qos] is not topic or topic.__class__ is bytearray:
-            self.topics[qos] = self
+        if self.heads[qos + 3] is not topic or topic.__class__ is bytearray:
+            self.heads[qos + 3] = self
             self.topic = self  # until this one is found to be valid
             name: Any = topic.encode() if topic.__class__ is str else topic
             if name not in self.known:
@@ -325,8 +384,8 @@ class Client(Shown):
                 ):
                     name = load("checks").name(name)
                 if topic.__class__ is not bytearray:
-                    self.known[self.oldest] = name
-                    self.oldest = (self.oldest + 1) % _KNOWN
+                    self.known.pop(0)
+                    self.known.append(name)
             head = self.heads[qos]
             head[0:] = b"\0\0"
             head.append(len(name) >> 8)
@@ -336,7 +395,7 @@ class Client(Shown):
                 head.extend(b"\0\0")
             if self.five:
                 head.extend(self.block)
-            self.topics[qos] = topic
+            self.heads[qos + 3] = topic
         self.head = self.heads[qos]
         self.qos = qos
         self.topic = self if topic.__class__ is bytearray else topic
@@ -387,15 +446,15 @@ class Client(Shown):
         An exception from a handler is raised here; the next call delivers that message again.
         """
         try:
-            ms = self.step(ms)  # type: ignore[assignment] # another local: a frame on the heap
+            ms = self.step(ms)  # another local: a frame on the heap
         except ValueError:
             return False  # called by a handler
         except StopIteration:
-            self.run(self)  # Ctrl-C has ended the engine
+            restart(self)
             return False
-        if ms is None:
-            raise self.raised
-        return ms  # type: ignore[return-value]
+        if ms is False or ms is True:
+            return ms
+        raise ms  # type: ignore[misc]
 
     def flush(self) -> bool:
         """Hand queued packets to the network, as much as it takes now. Reads nothing.
@@ -407,22 +466,18 @@ class Client(Shown):
         except ValueError:
             return True
         except StopIteration:
-            self.run(self)
+            restart(self)
             return True
-        if left is None:
-            raise self.raised
-        return left
+        if left is False or left is True:
+            return left
+        raise left
 
 
-def plain(payload: "Any") -> "Any":
-    """Return a payload that has one byte per item. TypeError if it is no buffer and not str."""
-    if payload.__class__ is str:
-        return payload.encode()
-    if payload.__class__ is not bytearray and (
-        payload.__class__ is not memoryview or getattr(payload, "itemsize", 1) != 1
-    ):
-        return load("checks").payload(payload)
-    return payload
+def restart(c: Client) -> None:
+    """Start another engine, because Ctrl-C has ended the last one."""
+    from .engine import run
+
+    run(c)
 
 
 if not MICROPYTHON:

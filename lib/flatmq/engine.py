@@ -14,8 +14,8 @@ their number. Whatever is rare is loaded when it is needed: see `port.load`.
 """
 
 from . import port as clock
-from .errors import NO_MEMORY
-from .port import const, load
+from .client import NO_MEMORY
+from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ HOLD = object()
 # A tuple made in advance, while there is memory: all but the end of a generator.
 _RAISED = Exception, KeyboardInterrupt, SystemExit
 
-# What is being called that may raise: a handler, or the link or a hook.
+# What is being called that may raise: a handler or a hook; of the link it is the name.
 _HANDLER = const(1)
 _HOOK = const(2)
 
@@ -62,8 +62,8 @@ def run(c: "Client") -> None:
 def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
-    A poll yields whether bytes came in, a `flush` whether some are left to write. Both yield None
-    if `raised` is to be raised.
+    A poll yields whether bytes came in, a `flush` whether some are left to write. Both yield an
+    exception that they are to raise.
     """
     # Each use of the first sixteen locals takes a byte less.
     n: Any
@@ -78,8 +78,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
     acks = src = c.acks
     m = c.message
-    names = c.names
-    routes = c.routes
+    names: Any = (b"\0\0\0",) * _NAMES  # no PUBLISH has this: a topic name is never empty
+    routes: Any = None
     bulk = c.bulk
     stats = c.stats
     five = c.five  # None, or what handles the packets of MQTT 5
@@ -96,7 +96,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     start = last = got = pos = more = wrote = heard = acked = 0
     again = 0  # how often the handlers of the first message have raised
     pinged = -1
-    calling = 0
+    calling: Any = 0
     h = dial = None
     doing: Any = "interrupted"
     busy = False  # received packets are left to handle
@@ -128,17 +128,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     elif n & _SIGN:
                         ms = 0
                 if ms:
-                    calling = _HOOK
-                    try:
-                        c.link.wait(
-                            ms,
-                            left > 0
-                            or c.state == "connecting"
-                            or bool(c.large and c.large.sending),
-                        )
-                    except Exception as error:
-                        what = error
-                        doing = "wait"
+                    calling = "wait"
+                    c.link.wait(
+                        ms,
+                        left > 0 or c.state == "connecting" or bool(c.large and c.large.sending),
+                    )
                     calling = 0
                 ms = 0
 
@@ -163,10 +157,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             read = stream.readinto
                             write = stream.write
                             src = c.hello
-                            pos = more = 0
                             left = length(src)
-                            at = have = size
-                            busy = opened = False
                             wrote = heard = acked = now
                 elif not now - c.due & _SIGN:
                     doing = "online" if opened else "greeting"
@@ -193,24 +184,23 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         n = now - wrote & _MASK
                         if c.large and c.large.sending and n < c.timeout_ms:
                             n = c.timeout_ms - n  # bytes that leave show life, too
-                        elif pinged >= 0:
-                            n = c.answer_ms - (now - pinged & _MASK)
-                            if n <= 0:
-                                what = _NO_PINGRESP
                         else:
-                            e = now - heard & _MASK
-                            n = c.interval - (n if n > e else e)
-                            if n <= 0 and not c.asked:
-                                c.asked = True
-                                acks.extend(b"\xc0\0")
-                            if c.asked:
-                                pinged = now
-                                n = c.answer_ms
+                            if pinged < 0:
+                                e = now - heard & _MASK
+                                n = c.interval - (n if n > e else e)
+                                if n <= 0 and not c.asked:
+                                    c.asked = True
+                                    acks.extend(b"\xc0\0")
+                                if c.asked:
+                                    pinged = now
+                            if pinged >= 0:
+                                n = min(c.timeout_ms, c.interval) - (now - pinged & _MASK)
+                                if n <= 0:
+                                    what = _NO_PINGRESP
                         c.due = now + (n if n < i else i) & _MASK
                         if c.since is not None and now - c.since & _MASK >= c.tick:
                             c.since = None  # the connection is a steady one
                             c.tries = 0
-                            c.delay = c.retry_ms
                             if c.release:
                                 dial = None
                                 if not c.requests:
@@ -222,23 +212,19 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 if not busy:
                     if at < have:
                         n = i = size + at - have
-                        if bulk:  # never on a board: copying a slice is fast, but allocates
+                        if not MICROPYTHON:  # fast, but it allocates
                             rx[n:size] = rx[at:have]
-                        else:
-                            while at < have:
-                                rx[n] = rx[at]
-                                n += 1
-                                at += 1
+                        while MICROPYTHON and at < have:
+                            rx[n] = rx[at]
+                            n += 1
+                            at += 1
                         at = i
                     else:
                         at = size
                     have = size
-                    try:
-                        n = read(into)
-                    except Exception as error:
-                        n = None
-                        what = error
-                        doing = "read"
+                    calling = "read"
+                    n = read(into)
+                    calling = 0
                     if n is not None:
                         if n or n is False:  # reading nothing now: silence means nothing
                             heard = now
@@ -320,9 +306,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         while find(names[i], t, e) != t:
                             i = i + 1 & _NAMES - 1
                             if i == last:
-                                if m is None:
+                                if not routes:
                                     m = load("message").claim(c)
-                                i = c.route(c, t, e)
+                                    names = c.names
+                                    routes = c.routes
+                                i = m.route(t, e)
                                 break
                         last = i & _NAMES - 1
                         h = routes[i]
@@ -437,7 +425,15 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = _HOOK  # CONNACK is handled again if the gate raises
                             c.began = left
                         try:
-                            what = other(c, first, t, end)
+                            if five:
+                                h = five
+                            elif first == 0x20:
+                                h = load("dial")
+                            elif first & 0xDF == 0x90:
+                                h = c.subs or load("subs")
+                            else:
+                                h = c.two = c.two or load("qos2")
+                            what = h.other(c, first, t, end)
                         except MemoryError as error:
                             what = error
                         calling = 0
@@ -446,7 +442,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             waits = True
                             break
                         sent = c.sent
-                        if c.progress:
+                        if what is True:  # it acknowledges something
+                            what = None
                             acked = now
                         if not opened and c.connected:
                             opened = True
@@ -515,12 +512,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             break
                         if not sent:
                             acked = now
-                try:
-                    n = write(src, sent if src is q else pos, left)
-                except Exception as error:
-                    n = None
-                    what = error
-                    doing = "write"
+                calling = "write"
+                n = write(src, sent if src is q else pos, left)
+                calling = 0
                 if not n:
                     break
                 wrote = now
@@ -573,40 +567,25 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             c.on_disconnect(c)
                             calling = 0
         except _RAISED as error:
-            # Of a handler or a hook; or Ctrl-C in the engine's own code.
-            c.raised = error
+            room = True
+            if calling.__class__ is str and isinstance(error, Exception):
+                what = error  # of the link
+                doing = calling
+                continue
+            # Of a handler or a hook; or Ctrl-C, after which nobody knows what was read or written.
             if calling != _HANDLER:
                 again = 0
+                if calling != _HOOK and calling != "wait" and not what:
+                    what = _INTERRUPTED
+                    c.connected = False
+                    if c.state != "offline":
+                        c.state = "waiting"
             elif isinstance(error, Exception):
                 again += 1
-            if not (calling or what):
-                what = _INTERRUPTED
-                c.connected = False
-                if c.state != "offline":
-                    c.state = "waiting"
             stats.received += got
             got = calling = 0
-            ms = yield None
-            c.raised = None
+            ms = yield error
             moved = False
-            room = True
-
-
-def other(c: "Client", first: int, t: int, end: int) -> "Any":
-    """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
-
-    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
-    """
-    c.progress = False
-    if c.five:
-        return c.five.other(c, first, t, end)
-    if first == 0x20:
-        return load("dial").greeted(c, t, end)
-    if first & 0xDF == 0x90:
-        return (c.subs or load("subs")).answered(c, first, t, end)
-    if c.two is None:
-        c.two = load("qos2")
-    return c.two.other(c, first, t, end)
 
 
 # The packets of the queue `q`, which are all PUBLISH: where they end, and whose they are
@@ -641,7 +620,7 @@ def tidy(c: "Client", sent: int) -> int:
     p = c.kept = 0
     while p < c.end:
         e = end_of(q, p)
-        gone: Any = e <= sent
+        gone: Any = e <= sent or q[p] & 8
         if q[p] & 6:
             pid = id_of(q, p)
             gone = c.gone and pid in c.gone

@@ -3,8 +3,8 @@
 Loaded when needed, and not kept by MQTT 3.1.1.
 """
 
+from .client import is_utf8
 from .port import const
-from .topic import is_utf8
 
 held = False  # whether another module keeps this one: see `port.drop`
 _HASH = const(35)

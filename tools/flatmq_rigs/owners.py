@@ -19,8 +19,8 @@ QUEUE = {"engine", "rare/dial", "rare/queue", "rare/handover", "rare/connecting"
 WRITERS: dict[str, set[str]] = {
     # The queue, and what waits in it
     "end": {*PUBLISH, *QUEUE, "v5/fallback"},
-    "kept": {*PUBLISH, *QUEUE, "rare/strays"},
-    "pending": {*PUBLISH, *QUEUE, "rare/strays", "rare/parts"},
+    "kept": {*PUBLISH, *QUEUE, "rare/strays"} - {"rare/dial"},
+    "pending": {*PUBLISH, *QUEUE, "rare/strays", "rare/parts"} - {"rare/dial"},
     "sent": {"engine", "rare/dial", "rare/queue"},
     "gone": {"engine", "rare/strays", "rare/connecting"},
     "full": {"client", "engine", "rare/strays", "rare/handover", "rare/connecting"},
@@ -34,7 +34,7 @@ WRITERS: dict[str, set[str]] = {
     "head qos": {"client", "v5/alias"},
     # The connection
     "state": {"client", "engine", "rare/dial"},
-    "connected since tries delay began": {"engine", "rare/dial"},
+    "connected since tries began": {"engine", "rare/dial"},
     "error": {"engine", "rare/dial", "rare/connecting", "v5/fallback"},
     "due": {
         "client", "engine", "rare/dial", "rare/connecting", "rare/waiting", "v5/packets",
@@ -43,17 +43,17 @@ WRITERS: dict[str, set[str]] = {
     "leaving": {"client", "rare/dial", "rare/connecting"},
     "quiet": {"rare/connecting"},
     "asked": {"engine", "rare/dial", "rare/waiting"},
-    "progress": {"engine", "rare/subs", "rare/qos2", "v5/packets", "v5/reasons"},
-    "interval answer_ms tick": {"rare/saying", "v5/packets"},
+    "interval tick": {"rare/saying", "v5/packets"},
     "hello": {"rare/dial", "rare/saying", "v5/hello", "v5/fallback"},
     "password": {"rare/saying", "v5/saying", "v5/fallback"},
     "link": {"rare/saying", "bulk_cpython", "umqtt"},
     # What comes in
     "done limit": {"rare/dial", "rare/several", "rare/strays", "rare/subscribing"},
+    "apart": {"rare/strays", "rare/subs"},
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
     "unsure": {"rare/dial", "rare/qos2"},
     "newest": {"rare/message", "rare/subscribing"},
-    "two": {"engine", "rare/pieces", "v5/packets"},
+    "two": {"engine", "rare/pieces", "rare/handover", "v5/packets"},
     "subs": {"engine", "rare/dial", "rare/subscribing", "v5/subscribing"},
     # Hooks, each for one module that is built on the client
     "gate": {"spool", "umqtt"},

@@ -1,7 +1,7 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
 from .. import port as clock
-from ..errors import MQTTError
+from ..client import MQTTError
 from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -71,8 +71,8 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
             c.leaving = packet  # called by a handler: the engine does it
             c.due = clock.ticks_ms()
             return False
-        if more is None:
-            raise c.raised
+        if more is not False and more is not True:
+            raise more
         if c.state != "online":
             break
         if not more and not asked:

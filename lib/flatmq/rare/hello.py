@@ -1,6 +1,6 @@
 """Build CONNECT (3.1.1 section 3.1). Loaded for one call."""
 
-from ..errors import MQTTError
+from ..client import MQTTError
 from ..port import const, load
 from ..wire import field, get_length, number, put_length
 

@@ -5,8 +5,8 @@ remembered. The search starts at the last name found, so names that repeat in th
 found at once.
 """
 
+from ..client import is_name
 from ..port import MICROPYTHON, Shown, const, load
-from ..topic import is_name, matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _NAMES = const(8)  # remembered topic names; a power of two
 _LONGEST = const(48)  # bytes of the longest one, with its length in front
+_HASH = const(35)
+_DOLLAR = const(36)
+_PLUS = const(43)
+_SLASH = const(47)
 NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
 several: "Any" = None  # once it is loaded
@@ -95,6 +99,41 @@ class Message(Shown):
             return bytes(self.buf[at : at + (self.buf[at - 2] << 8 | self.buf[at - 1])])
         return load("reading").more(self, name)
 
+    def route(self, t: int, e: int) -> int:
+        """Find the handler for the topic name whose length is at `t`, and remember it.
+
+        Returns its place in `routes` of the client, which has False there if the name is not
+        valid.
+        """
+        global several
+        c = self.client
+        if not is_name(c.rx, t + 2, e):
+            c.routes[_NAMES] = False
+            return _NAMES
+        i = nearest(c, 0, t, e)
+        found = None
+        if i >= 0:
+            found = c.subscriptions[i].handler
+        if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
+            if several is None:
+                several = load("several").several
+            found = several
+        i = c.newest
+        c.routes[_NAMES] = found
+        if e - t > _LONGEST or not c.learned:
+            return _NAMES
+        c.newest = (i + 1) % c.learned
+        if c.five and c.blocks:  # the properties that it was last seen with
+            c.blocks[i][0:] = NEVER
+        c.names[i][0:] = b""  # keeps its memory
+        while t < e:
+            c.names[i].append(c.rx[t])
+            t += 1
+        while i < _NAMES:  # with few names each has several places, so the next one is always near
+            c.routes[i] = found
+            i += c.learned
+        return (c.newest or c.learned) - 1
+
 
 class Subscription(Shown):
     """The topic filters of one subscribe() and their handler.
@@ -132,11 +171,39 @@ class Subscription(Shown):
         return False
 
 
+def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:
+    """Return whether a topic filter matches the topic name in `name` from `t` to `end`.
+
+    Both must be valid. Allocates nothing.
+    """
+    f = 0
+    if end - t == len(filt) and name.find(filt, t, end) == t:
+        return True
+    if filt.find(b"+") < 0 and filt.find(b"#") < 0:
+        return False
+    if name[t] == _DOLLAR and (filt[0] == _PLUS or filt[0] == _HASH):
+        return False  # section 4.7.2: a leading wildcard does not match $SYS and the like
+    while f < len(filt):
+        c = filt[f]
+        if c == _HASH:
+            return True
+        if c == _PLUS:
+            while t < end and name[t] != _SLASH:
+                t += 1
+        elif t < end and name[t] == c:
+            t += 1
+        else:  # "a/#" matches "a" too: the parent level (section 4.7.1.2)
+            return t == end and c == _SLASH and f + 2 == len(filt) and filt[f + 1] == _HASH
+        f += 1
+    return t == end
+
+
 def claim(c: "Client") -> Message:
     """Return the message of a client, and claim memory for it at first."""
     if c.message is None:
         c.message = Message(c.rx, c)
-        c.route = route
+        c.names = [NEVER] * 9
+        c.routes = [None] * 9
     return c.message
 
 
@@ -155,40 +222,6 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
             return i
         i += 1
     return -1
-
-
-def route(c: "Client", t: int, e: int) -> int:
-    """Find the handler for the topic name whose length is at `t`, and remember it.
-
-    Returns its place in `routes`, which has False there if the name is not valid.
-    """
-    global several
-    if not is_name(c.rx, t + 2, e):
-        c.routes[_NAMES] = False
-        return _NAMES
-    i = nearest(c, 0, t, e)
-    found = None
-    if i >= 0:
-        found = c.subscriptions[i].handler
-    if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
-        if several is None:
-            several = load("several").several
-        found = several
-    i = c.newest
-    c.routes[_NAMES] = found
-    if e - t > _LONGEST or not c.learned:
-        return _NAMES
-    c.newest = (i + 1) % c.learned
-    if c.blocks:  # the properties that it was last seen with
-        c.blocks[i][0:] = NEVER
-    c.names[i][0:] = b""  # keeps its memory
-    while t < e:
-        c.names[i].append(c.rx[t])
-        t += 1
-    while i < _NAMES:  # with few names each has several places, so the next one is always near
-        c.routes[i] = found
-        i += c.learned
-    return (c.newest or c.learned) - 1
 
 
 if not MICROPYTHON:

@@ -3,9 +3,9 @@
 Loaded with the first such message, and kept.
 """
 
+from ..client import is_name
 from ..engine import HOLD
 from ..port import const, load
-from ..topic import is_name
 from .message import nearest
 from .several import several
 

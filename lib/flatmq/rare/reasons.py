@@ -3,7 +3,7 @@
 Each name of this module, and each text of up to ten bytes, stays in the table of names of a board.
 """
 
-from ..errors import MQTTError
+from ..client import MQTTError
 from ..port import const, load
 
 TYPE_CHECKING = const(0)

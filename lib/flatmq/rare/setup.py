@@ -124,10 +124,9 @@ answers 64 8 268435456"""
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
     c.timeout_ms = timeout * 1000
-    c.answer_ms = min(c.timeout_ms, c.interval)  # for PINGRESP
     c.ack_ms = ack_timeout * 1000
     c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, _STEADY)  # between two looks at the clock
-    c.retry_ms = c.delay = retry_ms
+    c.retry_ms = retry_ms
     c.retry_max_ms = retry_max_ms
     c.give_up = give_up
     c.max_qos = max_qos
@@ -144,25 +143,19 @@ answers 64 8 268435456"""
     c.acks[0:] = b""
     c.ack = bytearray(b"\x40\2\0\0")
     c.rx = bytearray(2 * rx_size + 2)
-    c.rx_size = rx_size
-    c.message = c.route = None  # until there is a subscription or a message
-    c.heads = [bytearray(), bytearray(), bytearray()]
-    c.topics = [c, c, c]
+    c.message = None  # until there is a subscription or a message
+    c.heads = [bytearray(), bytearray(), bytearray(), c, c, c]
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
-    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = (
-        c.raised
-    ) = None
-    c.leaving = c.since = c.gone = c.renamed = c.blocks = None
+    c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
+    c.leaving = c.since = c.gone = c.renamed = None
     c.known = [c] * 8  # equal to no name
-    c.names = [b"\0\0\0"] * 9  # no PUBLISH has this: a topic name is never empty
-    c.routes = [None] * 9
     c.subscriptions = []
     c.requests = []
     c.received = []
-    c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
+    c.qos = c.end = c.kept = c.pending = c.learned = c.newest = c.done = c.limit = 0
     c.sent = c.began = c.tries = c.due = 0
-    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = False
+    c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
     c.unsure = False  # whether `received` may hold identifiers of an earlier session
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
@@ -173,7 +166,6 @@ answers 64 8 268435456"""
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
-    c.run = run
     run(c)
     drop("setup", "hello", "wire")
 

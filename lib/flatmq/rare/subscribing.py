@@ -79,6 +79,7 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
     Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
     """
+    claim(c)
     for i in range(len(c.subscriptions), 0, -1):
         if c.subscriptions[i - 1] not in kept:
             c.done -= i <= c.done
@@ -90,7 +91,6 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
 def learn(c: "Client") -> None:
     """Claim memory to remember topic names: two for a subscription, eight for many."""
-    claim(c)
     n = c.learned
     c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
     c.learned = max(n, c.learned)

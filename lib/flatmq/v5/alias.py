@@ -5,8 +5,8 @@ call of `alias`.
 """
 
 from .. import wire
+from ..client import is_name
 from ..port import const
-from ..topic import is_name
 from ..wire import field
 
 wire.held = True

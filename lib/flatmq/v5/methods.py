@@ -1,7 +1,7 @@
 """The methods of an MQTT 5 client that are loaded when they are called."""
 
+from ..client import is_name
 from ..port import MICROPYTHON, const, drop, load
-from ..topic import is_name
 from ..wire import field, number
 
 TYPE_CHECKING = const(0)

@@ -1,7 +1,7 @@
 """Change what CONNECT says: will and credentials. Loaded for one call."""
 
+from ..client import is_name
 from ..port import const, load
-from ..topic import is_name
 from ..wire import field, number
 from .hello import greet, keep, parts_of
 

@@ -3,8 +3,8 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
+from ..client import is_name, is_utf8
 from ..port import MICROPYTHON, const, load
-from ..topic import is_name, is_utf8
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flatmq import Client, MQTTError
-from flatmq.rare.message import Message
-from flatmq.topic import matches
+from flatmq.rare.message import Message, matches
 from flatmq.wire import is_filter
 
 from .. import board_tls, boards, broker, contents, image, settings
