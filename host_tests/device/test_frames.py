@@ -62,7 +62,7 @@ MAY_BE_ON_HEAP = {
     "rare/connecting": {"connect", "leave"},
     # For a connection that is made, accepted or lost; the first is `step`.
     "rare/dial": {"static string 149", "other", "lost"},
-    "rare/hello": {"connect", "parts_of", "ask", "with_password"},
+    "rare/hello": {"parts_of", "ask", "with_password"},
     "rare/methods": {"method.call"},
     "rare/parts": {"publish_from", "Parts.publish"},
     "rare/reasons": {"explained"},
@@ -75,7 +75,7 @@ MAY_BE_ON_HEAP = {
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "rare/subs": {"static string 138", "resume", "other"},
-    "rare/subscribing": {"subscribe", "unsubscribe", "check", "check.<listcomp>"},
+    "rare/subscribing": {"subscribe", "unsubscribe", "fill", "check", "check.<listcomp>"},
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},
     # For a signature.
@@ -123,7 +123,7 @@ MAY_BE_ON_HEAP = {
     "v5/saying": {"set_will", "set_credentials"},
     "v5/setup": {"make"},
     "v5/subscribing": {"subscribe", "subscribe.<genexpr>", "unsubscribe"},
-    "wire": {"field"},
+    "wire": {"field", "connect"},
 }
 
 MODULES = sorted(

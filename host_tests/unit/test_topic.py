@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
 from flatmq.client import is_name, is_utf8
-from flatmq.rare.message import matches
+from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
 # Few characters, so that a filter and a name often have levels in common. Empty levels come by

@@ -307,9 +307,7 @@ class Client(Shown):
     else:
 
         def __new__(kind, *args, **options):  # `cls` would be one more name
-            if kind is Client and options.get("version", 4) != 4:
-                return load("versions").of_version(kind, args, options)
-            return object.__new__(kind)
+            return load("setup").new(kind, args, options)
 
         def __init__(self, *args, **options):
             load("setup").make(self, *args, **options)
@@ -413,7 +411,10 @@ class Client(Shown):
 
     def no_room(self, n: int, qos: int) -> bool:
         """Return whether there is no room for a packet of `n` bytes after its fixed header."""
-        size = n + 2 if n < 128 else n + 3 if n < 16384 else n + 4 if n < 2097152 else n + 5
+        size = n + 2
+        while n > 127:
+            n >>= 7
+            size += 1
         if size > self.room:
             raise ValueError(f"packet must be at most tx_size, {self.room} bytes, not {size}")
         if self.end + size <= self.room and (
@@ -450,7 +451,7 @@ class Client(Shown):
         except ValueError:
             return False  # called by a handler
         except StopIteration:
-            restart(self)
+            load("setup").run(self)  # Ctrl-C has ended the engine
             return False
         if ms is False or ms is True:
             return ms
@@ -466,18 +467,11 @@ class Client(Shown):
         except ValueError:
             return True
         except StopIteration:
-            restart(self)
+            load("setup").run(self)
             return True
         if left is False or left is True:
             return left
         raise left
-
-
-def restart(c: Client) -> None:
-    """Start another engine, because Ctrl-C has ended the last one."""
-    from .engine import run
-
-    run(c)
 
 
 if not MICROPYTHON:

@@ -53,12 +53,6 @@ _HANDLER = const(1)
 _HOOK = const(2)
 
 
-def run(c: "Client") -> None:
-    """Start the engine, or another one after Ctrl-C has ended it."""
-    c.step = engine(c).send
-    c.step(None)
-
-
 def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
@@ -74,16 +68,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     at = have = size = len(rx) // 2 - 1
     ms: Any
     h: Any
-    dial: Any
     stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
     acks = src = c.acks
     m = c.message
-    names: Any = (b"\0\0\0",) * _NAMES  # no PUBLISH has this: a topic name is never empty
+    names: Any = [b"\0\0\0"] * _NAMES  # no PUBLISH has this: a topic name is never empty
     routes: Any = None
     bulk = c.bulk
     stats = c.stats
     five = c.five  # None, or what handles the packets of MQTT 5
-    space = c.space
     find = rx.find
     into = memoryview(rx)[size:-2]
     ack = c.ack
@@ -92,13 +84,13 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     hold = HOLD
     read: Any = None
     write: Any = None
-    alone = c.alone
     start = last = got = pos = more = wrote = heard = acked = 0
     again = 0  # how often the handlers of the first message have raised
     pinged = -1
+    mask = _MASK
     calling: Any = 0
-    h = dial = None
-    doing: Any = "interrupted"
+    doing: Any = None
+    h = None
     busy = False  # received packets are left to handle
     opened = moved = waits = held = False
     room = True  # to begin without another yield
@@ -122,17 +114,15 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 moved = False
             else:
                 if c.state != "offline":
-                    n = c.due - now & _MASK
+                    n = c.due - now & mask
                     if n < ms:
                         ms = n
                     elif n & _SIGN:
                         ms = 0
                 if ms:
                     calling = "wait"
-                    c.link.wait(
-                        ms,
-                        left > 0 or c.state == "connecting" or bool(c.large and c.large.sending),
-                    )
+                    n = left > 0 or c.state == "connecting"
+                    c.link.wait(ms, n or bool(c.large and c.large.sending))
                     calling = 0
                 ms = 0
 
@@ -144,13 +134,12 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
                         try:
-                            dial = load("dial")
-                            stream = dial.step(c)
+                            stream = load("dial").step(c)
                             if c.state == "waiting":
                                 ms = 0  # it has failed, which the application sees first
                         except MemoryError:
                             c.error = NO_MEMORY
-                            c.due = now + 1000 & _MASK
+                            c.due = now + 1000 & mask
                         if stream:
                             bulk = c.bulk
                             five = c.five
@@ -160,7 +149,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             left = length(src)
                             wrote = heard = acked = now
                 elif not now - c.due & _SIGN:
-                    doing = "online" if opened else "greeting"
                     if c.leaving is not None:
                         what = _LEFT
                     elif not opened:
@@ -178,15 +166,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = 0
                         if not h:
                             acked = now
-                        h = h and c.ack_ms
-                        if h and now - acked & _MASK >= c.ack_ms:
+                        elif c.ack_ms and now - acked & mask >= c.ack_ms:
                             what = _NO_ACKNOWLEDGEMENT
-                        n = now - wrote & _MASK
+                        n = now - wrote & mask
                         if c.large and c.large.sending and n < c.timeout_ms:
                             n = c.timeout_ms - n  # bytes that leave show life, too
                         else:
                             if pinged < 0:
-                                e = now - heard & _MASK
+                                e = now - heard & mask
                                 n = c.interval - (n if n > e else e)
                                 if n <= 0 and not c.asked:
                                     c.asked = True
@@ -194,15 +181,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 if c.asked:
                                     pinged = now
                             if pinged >= 0:
-                                n = min(c.timeout_ms, c.interval) - (now - pinged & _MASK)
+                                n = min(c.timeout_ms, c.interval) - (now - pinged & mask)
                                 if n <= 0:
                                     what = _NO_PINGRESP
-                        c.due = now + (n if n < i else i) & _MASK
-                        if c.since is not None and now - c.since & _MASK >= c.tick:
+                        c.due = now + (n if n < i else i) & mask
+                        if c.since is not None and now - c.since & mask >= c.tick:
                             c.since = None  # the connection is a steady one
                             c.tries = 0
                             if c.release:
-                                dial = None
                                 if not c.requests:
                                     c.subs = None
                                 c.release("dial", "subs")
@@ -322,7 +308,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 what = _NO_ID
                             elif not (rx[e - 2] or rx[e - 1]):
                                 what = _ID_0
-                            elif length(acks) > space:
+                            elif length(acks) > c.space:
                                 waits = True  # no room for the acknowledgement yet
                             if waits or what:
                                 break
@@ -341,9 +327,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 h = routes[i]
                                 e = m.at
                         m.at = e
-                        if first & 4 and c.two is None:
-                            c.two = load("qos2")
-                        if not first & 4 or c.two.is_new(c, rx[p - 2] << 8 | rx[p - 1]):
+                        if first & 4:
+                            c.two = c.two or load("qos2")
+                            i = rx[p - 2] << 8 | rx[p - 1]
+                        if not first & 4 or c.two.is_new(c, i):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -366,7 +353,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if first & 6:
                             ack[0] = 0x40
                             if first & 4:
-                                c.two.keep(c, rx[p - 2] << 8 | rx[p - 1])
+                                c.two.keep(c, i)
                                 ack[0] = 0x50
                             ack[2] = rx[p - 2]
                             ack[3] = rx[p - 1]
@@ -397,7 +384,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if q[p] & 4:
                                 stats.downgraded += 1  # this broker does not support QoS 2
                             acked = now
-                            if not (p or alone or c.large or c.own < 65535):
+                            if not (p or c.alone or c.large or c.own < 65535):
                                 c.stop = rx[t] << 8 | rx[t + 1]  # those before it are free
                             c.kept -= 1
                             c.pending -= 1
@@ -406,19 +393,17 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             q[p:n] = b""
                             if not c.kept:
                                 c.renamed = None
-                                if sent and not left:
-                                    c.end -= sent
-                                    q[0:sent] = b""
-                                    sent = 0
-                        elif not (rx[t] or rx[t + 1]):
-                            what = _ID_0
-                        elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):
-                            stats.strays += 1
-                            if five:
-                                five.returned(c, rx[t] << 8 | rx[t + 1])
+                        else:
+                            i = rx[t] << 8 | rx[t + 1]
+                            if not i:
+                                what = _ID_0
+                            elif not (c.large and c.large.settle(i)):
+                                stats.strays += 1
+                                if five:
+                                    five.returned(c, i)
                     elif first == 0xD0 and not n:
-                        if alone:
-                            alone.answered()
+                        if c.alone:
+                            c.alone.answered()
                     else:
                         c.sent = sent
                         if not opened:
@@ -447,7 +432,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             acked = now
                         if not opened and c.connected:
                             opened = True
-                            alone = c.alone
                             at = end
                             if c.on_connect is not None:
                                 calling = _HOOK
@@ -466,7 +450,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     room = at != start and not moved  # what was held back is handled: read more
 
             # 6. Write; what has begun is finished before anything else.
-            while write and not what and (left or acks or c.end or alone or c.large):
+            while write and not what and (left or acks or c.end or c.alone or c.large):
                 if not left:
                     held = False
                     if not opened:
@@ -493,8 +477,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     else:
                         if c.full:
                             sent = tidy(c, sent)
-                            alone = c.alone
-                        if c.end <= sent and not alone:
+                        if c.end <= sent and not c.alone:
                             if sent and not c.kept:  # what left at QoS 0 behind the last one
                                 q[0:sent] = b""
                                 c.end = sent = 0
@@ -503,9 +486,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             break
                         src = q
                         left = c.end - sent
-                        if alone:
-                            left = alone.span(sent)
-                            alone = c.alone
+                        if c.alone:
+                            left = c.alone.span(sent)
                             if not left and acks and not held:
                                 continue
                         if not left:
@@ -523,15 +505,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     sent += n
                     if left or sent < c.end:
                         count(c, sent)
-                    elif c.kept:
-                        c.pending = c.kept + c.large.waits if c.large else c.kept
-                        if c.end > c.room >> 1:
-                            c.full = True  # in time, before a message finds no room
                     else:
-                        if not c.gone:
+                        c.pending = c.kept + c.large.waits if c.large else c.kept
+                        if c.kept:
+                            if c.end > c.room >> 1:
+                                c.full = True  # in time, before a message finds no room
+                        elif not c.gone:
                             q[0:sent] = b""
                             c.end = sent = 0
-                        c.pending = c.large.waits if c.large else 0
                 else:
                     pos += n
                     if src is acks and not left:
@@ -545,17 +526,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         stream = read = write = None
                         c.sent = sent
                         c.connected = False
-                        # How far it came: CONNECT written, accepted, nothing written in part.
-                        c.began = 0 if left else 1
+                        # How far it came: 1 if nothing was written in part, and 2 if accepted.
+                        c.began = 0 if left or (c.large and c.large.begun) else 1
                         if opened:
-                            c.began = 2 if left or (c.large and c.large.begun) else 3
-                    (dial or load("dial")).lost(c, what, doing)
+                            c.began |= 2
+                    load("dial").lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try
                     sent = pos = left = more = again = 0
                     at = have = size
                     busy = room = False
-                    alone = c.alone
                     src = acks
                 except MemoryError:
                     c.error = NO_MEMORY
@@ -571,6 +551,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
             if calling.__class__ is str and isinstance(error, Exception):
                 what = error  # of the link
                 doing = calling
+                calling = 0
                 continue
             # Of a handler or a hook; or Ctrl-C, after which nobody knows what was read or written.
             if calling != _HANDLER:

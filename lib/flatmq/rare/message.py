@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
 _NAMES = const(8)  # remembered topic names; a power of two
 _LONGEST = const(48)  # bytes of the longest one, with its length in front
-_HASH = const(35)
-_DOLLAR = const(36)
-_PLUS = const(43)
-_SLASH = const(47)
 NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
-several: "Any" = None  # once it is loaded
+several: "Any" = None  # once it is loaded,
+matches: "Any" = None  # and `wild.matches`, which is loaded with the first wildcard
 
 
 class Message(Shown):
@@ -144,58 +141,29 @@ class Subscription(Shown):
     granted by the broker, or 0x80 if it refused. After UNSUBACK it is empty.
     """
 
-    def __init__(
-        self, filters: "list[bytes]", names: "list[bytes]", handler: "Any", qos: int, chunks: bool
-    ) -> None:
-        self.filters = filters
-        # The filters that topic names must match. For $share/GROUP/FILTER they differ from
-        # `filters`; b"" matches no topic name and leaves the messages to on_message.
-        self.names = names
-        self.handler = handler
-        self.qos = qos
-        self.chunks = chunks  # whether the handler takes messages larger than the buffer
-        self.granted: bytes | None = None
-        self.asked = filters  # the filters in the packet that was sent
-        self.id = 0  # the packet identifier while the answer is awaited
-        self.strikes = 0  # how often the broker has closed the connection on it,
-        self.pause = 0  # ms online after which it is tried again,
-        self.due = 0  # and when that is
+    filters: "list[bytes]"
+    names: "list[bytes]"  # the filters that topic names must match. For $share/GROUP/FILTER they
+    # differ from `filters`; b"" matches no topic name and leaves the messages to on_message
+    handler: "Any"
+    qos: int
+    chunks: bool  # the handler takes messages larger than the buffer
+    granted: "bytes | None"
+    asked: "list[bytes]"  # the filters in the packet that was sent
+    id: int  # the packet identifier while the answer is awaited, else 0
+    strikes: int  # how often the broker has closed the connection on it,
+    pause: int  # ms online after which it is tried again,
+    due: int  # and when that is
 
     def fits(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
         n = len(self.names)
         while n:  # a `for` would put the frame on the heap
             n -= 1
-            if matches(self.names[n], buf, t, end):
+            if end - t == len(self.names[n]) and buf.find(self.names[n], t, end) == t:
+                return True
+            if matches and matches(self.names[n], buf, t, end):
                 return True
         return False
-
-
-def matches(filt: bytes, name: bytearray, t: int, end: int) -> bool:
-    """Return whether a topic filter matches the topic name in `name` from `t` to `end`.
-
-    Both must be valid. Allocates nothing.
-    """
-    f = 0
-    if end - t == len(filt) and name.find(filt, t, end) == t:
-        return True
-    if filt.find(b"+") < 0 and filt.find(b"#") < 0:
-        return False
-    if name[t] == _DOLLAR and (filt[0] == _PLUS or filt[0] == _HASH):
-        return False  # section 4.7.2: a leading wildcard does not match $SYS and the like
-    while f < len(filt):
-        c = filt[f]
-        if c == _HASH:
-            return True
-        if c == _PLUS:
-            while t < end and name[t] != _SLASH:
-                t += 1
-        elif t < end and name[t] == c:
-            t += 1
-        else:  # "a/#" matches "a" too: the parent level (section 4.7.1.2)
-            return t == end and c == _SLASH and f + 2 == len(filt) and filt[f + 1] == _HASH
-        f += 1
-    return t == end
 
 
 def claim(c: "Client") -> Message:

@@ -2,8 +2,8 @@
 
 from ..client import is_name
 from ..port import const
-from ..wire import field, number
-from .hello import connect, parts_of
+from ..wire import connect, field, number
+from .hello import parts_of
 
 TYPE_CHECKING = const(0)
 _NEVER = const(268435455)

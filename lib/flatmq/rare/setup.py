@@ -2,15 +2,14 @@
 
 import random
 
-from ..engine import run
+from ..client import Client
+from ..engine import engine
 from ..port import MICROPYTHON, Shown, const, drop, load
-from ..wire import number
+from ..wire import connect, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..client import Client
 
 _NEVER = const(268435455)  # ms, 3 days
 _STEADY = const(10000)  # ms online after which the wait before a reconnect is short again
@@ -35,8 +34,16 @@ class Stats(Shown):
     losses: int  # connections that ended, or could not be made
 
 
+def new(kind: "Any", args: tuple, options: dict) -> "Any":
+    """Return a client of the class for its version. The arguments are those of `Client`."""
+    if kind is Client and options.get("version", 4) in (5, None):
+        # By its name: MQTT 5 is a package of its own.
+        return __import__("flatmq.v5", None, None, ("new",)).new(args, options)
+    return object.__new__(kind)
+
+
 def make(
-    c: "Client",
+    c: Client,
     client_id: "bytes | str | None" = None,
     host: str = "",
     port: "int | None" = None,
@@ -83,7 +90,7 @@ answers 64 8 268435456"""
     table = "user password tls link"
     user, password, tls, link = [options.pop(name, None) for name in table.split()]
     five = options.pop("five", None)
-    clean_session = options.pop("clean_session", True)
+    clean = options.pop("clean_session", True)
     c.chunks = options.pop("chunks", False)
     c.release = drop if options.pop("release", False) else None
     c.quiet = options.pop("quiet", False)
@@ -108,7 +115,7 @@ answers 64 8 268435456"""
         raise ValueError("tls must be None with a link: the link decides")
     c.version = version
     c.five = five
-    c.clean = clean_session
+    c.clean = clean
     c.password = password if callable(password) else None
     c.keepalive = keepalive
     secret = None if c.password else password
@@ -117,9 +124,7 @@ answers 64 8 268435456"""
     else:
         if c.password and user is None:
             raise ValueError("password needs a user")
-        c.hello = load("hello").connect(
-            version, client_id, clean_session, keepalive, user, secret, None
-        )
+        c.hello = connect(version, client_id, clean, keepalive, user, secret, None)
     drop("hello")  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
@@ -167,6 +172,12 @@ answers 64 8 268435456"""
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
     run(c)
+
+
+def run(c: Client) -> None:
+    """Start the engine, or another one after Ctrl-C has ended it."""
+    c.step = engine(c).send
+    c.step(None)
     drop("setup", "hello", "wire")
 
 

@@ -1,6 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
 from ..port import const, drop, load
+from . import message
 from .message import NEVER, Subscription, claim
 
 TYPE_CHECKING = const(0)
@@ -31,7 +32,8 @@ def subscribe(
     checked, names = check(filters, qos, self.max_qos)
     kept = others(self, checked, handler)
     self.subs = load("subs")
-    new = Subscription(checked, names, handler, qos, chunks)
+    new = Subscription()
+    fill(new, checked, names, handler, qos, chunks)
     keep(self, kept)
     self.subscriptions.append(new)
     learn(self)
@@ -46,7 +48,8 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     """
     checked, names = check(filters, 0, 0)
     self.subs = load("subs")
-    new = Subscription(checked, names, None, 0, False)
+    new = Subscription()
+    fill(new, checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
     for r in self.requests:
         if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
@@ -59,6 +62,22 @@ def withdraw(self: "Client", subscription: Subscription) -> None:
     """End a subscription on this side alone: the broker is not asked, and may still have it."""
     keep(self, [s for s in self.subscriptions if s is not subscription])
     self.requests[:] = [r for r in self.requests if r is not subscription]
+
+
+def fill(
+    s: Subscription, filters: "list[bytes]", names: "list[bytes]", handler, qos: int, chunks: bool
+) -> None:
+    """Set up a new subscription, or a request to end one."""
+    s.filters = s.asked = filters
+    s.names = names
+    s.handler = handler
+    s.qos = qos
+    s.chunks = chunks
+    s.granted = None
+    s.id = s.strikes = s.pause = s.due = 0
+    for f in names:
+        if b"+" in f or b"#" in f:
+            message.matches = load("wild").matches
 
 
 def others(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":

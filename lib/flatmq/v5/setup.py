@@ -79,4 +79,4 @@ def make(
     message.properties = Carried(message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
-    drop("setup", "hello", "versions", "wire")
+    drop("setup", "hello", "wire")

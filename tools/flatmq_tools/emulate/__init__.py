@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.text import Text
 
 from flatmq import Client, MQTTError
-from flatmq.rare.message import Message, matches
+from flatmq.rare.message import Message
+from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
 from .. import board_tls, boards, broker, contents, image, settings
