@@ -62,8 +62,8 @@ MAY_BE_ON_HEAP = {
     "rare/connecting": {"connect", "leave"},
     # For a connection that is made, accepted or lost; the first is `step`.
     "rare/dial": {"static string 149", "other", "lost"},
-    "rare/hello": {"parts_of", "ask", "with_password"},
-    "rare/methods": {"method.call"},
+    "rare/hello": {"parts_of", "ask", "static string 159"},  # the last is `update`
+    "rare/methods": {"method.run"},
     "rare/parts": {"publish_from", "Parts.publish"},
     "rare/reasons": {"explained"},
     "rare/saying": {"set_will", "reconfigure", "_change"},
@@ -113,7 +113,7 @@ MAY_BE_ON_HEAP = {
     "v5/fallback": {"fall_back", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
-    "v5/hello": {"greet", "parts_of", "with_password", "rename"},
+    "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
     "v5/methods": {"method.call", "publish_from", "disconnect"},
     # For CONNACK, SUBACK and DISCONNECT, and when a connection has ended.
     "v5/packets": {"_disconnected", "_answered", "_connack", "ending"},

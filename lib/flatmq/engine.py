@@ -45,9 +45,6 @@ _ID_0 = const(22)
 # What a handler returns to be called with the same message again at the next poll.
 HOLD = object()
 
-# A tuple made in advance, while there is memory: all but the end of a generator.
-_RAISED = Exception, KeyboardInterrupt, SystemExit
-
 # What is being called that may raise: a handler or a hook; of the link it is the name.
 _HANDLER = const(1)
 _HOOK = const(2)
@@ -62,12 +59,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     # Each use of the first sixteen locals takes a byte less.
     n: Any
     what: Any
+    calling: Any = 0
     rx = c.rx
     q = c.q
     n = i = e = p = t = end = first = now = sent = left = 0
     at = have = size = len(rx) // 2 - 1
     ms: Any
     h: Any
+    dial: Any
     stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
     acks = src = c.acks
     m = c.message
@@ -88,9 +87,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     again = 0  # how often the handlers of the first message have raised
     pinged = -1
     mask = _MASK
-    calling: Any = 0
+    # A tuple made in advance, while there is memory: all but the end of a generator.
+    raised = Exception, KeyboardInterrupt, SystemExit
     doing: Any = None
-    h = None
+    h = dial = None
     busy = False  # received packets are left to handle
     opened = moved = waits = held = False
     room = True  # to begin without another yield
@@ -134,7 +134,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
                         try:
-                            stream = load("dial").step(c)
+                            dial = load("dial")
+                            stream = dial.step(c)
                             if c.state == "waiting":
                                 ms = 0  # it has failed, which the application sees first
                         except MemoryError:
@@ -189,6 +190,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             c.since = None  # the connection is a steady one
                             c.tries = 0
                             if c.release:
+                                dial = None
                                 if not c.requests:
                                     c.subs = None
                                 c.release("dial", "subs")
@@ -530,7 +532,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.began = 0 if left or (c.large and c.large.begun) else 1
                         if opened:
                             c.began |= 2
-                    load("dial").lost(c, what, doing)
+                    (dial or load("dial")).lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try
                     sent = pos = left = more = again = 0
@@ -546,7 +548,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-        except _RAISED as error:
+        except raised as error:
             room = True
             if calling.__class__ is str and isinstance(error, Exception):
                 what = error  # of the link

@@ -55,11 +55,11 @@ def number(what: str, value: int, min: int, max: int) -> int:
     return value
 
 
-def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
+def field(what: str, value: "bytes | str", check=is_utf8) -> bytes:
     """Return `value` as bytes, with str encoded as UTF-8.
 
-    ValueError, naming `what`, if it has more than 65,535 bytes (section 1.5.3) or is not
-    `is_good`; TypeError if it is not bytes.
+    ValueError, naming `what`, if it has more than 65,535 bytes (section 1.5.3) or does not pass
+    `check`; TypeError if it is not bytes.
     """
     if isinstance(value, str):
         try:
@@ -73,18 +73,18 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
             raise TypeError(f"{what} must be bytes or str, not {type(value).__name__}") from None
     if len(value) > 65535:
         raise ValueError(f"{what} must be at most 65535 bytes, not {len(value)}")
-    if is_good and not is_good(value, 0, len(value)):
-        raise ValueError(f"{what} {value!r}: {_fault(value, is_good)}")
+    if check and not check(value, 0, len(value)):
+        raise ValueError(f"{what} {value!r}: {_fault(value, check)}")
     return value
 
 
-def _fault(value, is_good):
+def _fault(value, check):
     """Return the rule that a field breaks."""
     if not is_utf8(value, 0, len(value)):
         return "U+0000 is not allowed" if b"\0" in value else "not UTF-8 text"
     if not value:
         return "must not be empty"
-    if is_good is is_filter:
+    if check is is_filter:
         return "a wildcard must be a whole level, and # the last one"
     return "wildcards are not allowed"
 

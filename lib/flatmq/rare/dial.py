@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..client import Client
 
-_BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
+_EPIPE = const(32)  # a name that boards lack
 _DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
 _END = const(1)
@@ -45,7 +45,7 @@ def step(c: "Client") -> "Any":
         stream = link.stream()
         if stream:
             if c.password:
-                c.hello = load("hello").with_password(c)
+                c.hello = load("hello").update(c)
             c.stream = stream
             c.state = "greeting"
             c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
@@ -136,7 +136,9 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         pass
     if greeted == 1 and not (what.__class__ is int and what >> 8 == 1) and not c.clean:
         c.trusted = False
-    closed = greeted > 1 and (what is _END or getattr(what, "errno", 0) in _BY_PEER)
+    closed = greeted > 1 and (
+        what is _END or getattr(what, "errno", 0) in (errno.ECONNRESET, errno.ECONNABORTED, _EPIPE)
+    )
     flight = mark(c)
     if closed and (c.kept or flight is not None) and not c.alone:
         c.alone = load("aside").Aside(c)

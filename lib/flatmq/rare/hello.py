@@ -45,13 +45,13 @@ def ask(function, *data):
     raise MQTTError("resource", f"{kind} from the function of {'auth' if data else 'password'}")
 
 
-def with_password(c: "Client") -> bytearray:
+def update(c: "Client") -> bytearray:
     """Return the CONNECT of a client with the password that its function returns now.
 
     MQTTError if there is none.
     """
     password = ask(c.password)
     if c.five:
-        return load("hello", "v5").with_password(c, password)
+        return load("hello", "v5").update(c, password)
     client_id, user, _, will = parts_of(c)
     return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

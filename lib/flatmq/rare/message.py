@@ -76,10 +76,10 @@ class Message(Shown):
     def __len__(self) -> int:
         return self.end - self.at
 
-    def __getitem__(self, i: int) -> int:
-        if not 0 <= i < self.end - self.at:
-            raise IndexError(f"payload: index {i} of {self.end - self.at} bytes")
-        return self.buf[self.at + i]
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= index < self.end - self.at:
+            raise IndexError(f"payload: index {index} of {self.end - self.at} bytes")
+        return self.buf[self.at + index]
 
     def __getattr__(self, name: str) -> "Any":
         # Instead of properties: on a board a class with a property makes every assignment slower.
@@ -94,7 +94,7 @@ class Message(Shown):
         if name == "topic":
             at = self.t + 2
             return bytes(self.buf[at : at + (self.buf[at - 2] << 8 | self.buf[at - 1])])
-        return load("reading").more(self, name)
+        return load("reading").get(self, name)
 
     def route(self, t: int, e: int) -> int:
         """Find the handler for the topic name whose length is at `t`, and remember it.
@@ -170,13 +170,13 @@ def claim(c: "Client") -> Message:
     """Return the message of a client, and claim memory for it at first."""
     if c.message is None:
         c.message = Message(c.rx, c)
-        c.names = [NEVER] * 9
-        c.routes = [None] * 9
+        c.names = [NEVER] * _NAMES
+        c.routes = [None] * (_NAMES + 1)  # the last one is for a name that is not remembered
     return c.message
 
 
-def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
-    """Return the first subscription, from `i` on, that matches the topic name; -1 if none does.
+def nearest(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> int:
+    """Return the first subscription, from `index` on, that matches the topic name, else -1.
 
     The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
     subscriptions that take messages in pieces are looked at. With `bulk`, all messages are left
@@ -184,11 +184,11 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
     """
     if c.bulk is not None:
         return -1
-    while i < len(c.subscriptions):
-        s = c.subscriptions[i]
+    while index < len(c.subscriptions):
+        s = c.subscriptions[index]
         if s.handler is not None and (s.chunks or not chunks) and s.fits(c.rx, t + 2, e):
-            return i
-        i += 1
+            return index
+        index += 1
     return -1
 
 

@@ -44,13 +44,13 @@ def method(c: "Client", name: str) -> "Any":
         setattr(type(c), name, getattr(load(module), name))
         return getattr(c, name)
 
-    def call(*a, **options):
+    def run(*a, **options):
         try:
             return getattr(load(module), name)(c, *a, **options)
         finally:
             settle(c)
 
-    return call
+    return run
 
 
 def settle(c: "Client") -> None:

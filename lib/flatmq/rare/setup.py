@@ -120,7 +120,7 @@ answers 64 8 268435456"""
     c.keepalive = keepalive
     secret = None if c.password else password
     if five:
-        load("hello", "v5").greet(c, client_id, user, secret)
+        load("hello", "v5").connect(c, client_id, user, secret)
     else:
         if c.password and user is None:
             raise ValueError("password needs a user")

@@ -78,22 +78,22 @@ def late(c: "Client") -> int:
             left = r.pause and ticks_diff(r.due, clock.ticks_ms())
             if left > 0:
                 least = min(least, left)
-            elif not _waits(c, i):
+            elif not waits(c, i):
                 send(c, r)
         i += 1
     return least
 
 
-def _waits(c, i):
-    """Return whether the request at `i` comes after an earlier one, or after one in flight."""
+def waits(c: "Client", index: int) -> bool:
+    """Return whether a request comes after an earlier one, or after one in flight."""
     if c.apart and in_flight(c):
         return True
-    r = c.requests[i]
-    while i:
-        i -= 1
-        if not c.requests[i].id:
+    r = c.requests[index]
+    while index:
+        index -= 1
+        if not c.requests[index].id:
             for f in r.filters:
-                if f in c.requests[i].filters:
+                if f in c.requests[index].filters:
                     return True
     return False
 

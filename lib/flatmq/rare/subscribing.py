@@ -69,7 +69,7 @@ def fill(
 ) -> None:
     """Set up a new subscription, or a request to end one."""
     s.filters = s.asked = filters
-    s.names = names
+    s.names = filters if names == filters else names
     s.handler = handler
     s.qos = qos
     s.chunks = chunks
