@@ -205,7 +205,7 @@ def test_the_front_pages_name_files_and_targets_that_exist() -> None:
 def _modules() -> set[str]:
     """The modules of the client, such as "engine"."""
     files = (file.relative_to(LIB / "flatmq") for file in (LIB / "flatmq").rglob("*.py"))
-    return {".".join(file.with_suffix("").parts) for file in files} - {"__init__"}
+    return {".".join(file.with_suffix("").parts) for file in files}
 
 
 def _imports(module: str) -> Iterator[str]:
@@ -217,14 +217,15 @@ def _imports(module: str) -> Iterator[str]:
             names = [node.module] if node.module else [alias.name for alias in node.names]
             for name in names:
                 found = ".".join([*folder, name])
-                yield "v5.__init__" if found == "v5" else found
+                there = found in _modules()  # else it is something in a package
+                yield found if there else ".".join([*folder, "__init__"])
 
 
 def test_no_module_imports_in_a_circle_nor_what_is_rare_early() -> None:
     modules = _modules()
     imports = {module: set(_imports(module)) for module in modules}
     assert set().union(*imports.values()) <= modules
-    for module in ("client", "engine"):
+    for module in ("__init__", "engine"):
         assert not [name for name in imports[module] if "." in name], module
     while imports:
         leaves = {module for module, names in imports.items() if not names & set(imports)}
@@ -334,20 +335,20 @@ def _public_methods(path: Path, name: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("module", "name", "page"),
-    [("client", "Client", "client"), ("v5.__init__", "Client5", "mqtt5")],
+    [("__init__", "Client", "client"), ("v5.__init__", "Client5", "mqtt5")],
 )
 def test_the_reference_has_each_method_of_a_client_and_its_arguments(
     site: Path, module: str, name: str, page: str
 ) -> None:
     text = (site / "reference" / f"{page}.html").read_text("utf-8")
     methods = _public_methods(LIB / "flatmq" / f"{module.replace('.', '/')}.py", name)
-    module = module.removesuffix(".__init__")
+    module = f"flatmq.{module}".removesuffix(".__init__")
     assert {"subscribe", "set_will", "disconnect"} <= methods
-    missing = {each for each in methods if f'id="flatmq.{module}.{name}.{each}"' not in text}
+    missing = {each for each in methods if f'id="{module}.{name}.{each}"' not in text}
     assert not missing
     if name == "Client":
-        after = text.partition('id="flatmq.client.Client"')[2]
-        own = after.partition('id="flatmq.client.Client.')[0]  # without the methods
+        after = text.partition('id="flatmq.Client"')[2]
+        own = after.partition('id="flatmq.Client.')[0]  # without the methods
         signature = re.sub(r"<[^>]+>", "", own)
         assert "keepalive" in signature
         assert re.search(r"tx_size(?:: int)? ?= ?1024", signature)

@@ -74,7 +74,7 @@ MAY_BE_ON_HEAP = {
     "rare/strays": {"next_id", "next_id.<dictcomp>", "report", "accuse"},
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
-    "rare/subs": {"static string 138", "resume", "other"},
+    "rare/subs": {"static string 138", "resume", "flush", "other"},
     "rare/subscribing": {"subscribe", "unsubscribe", "fill", "check", "check.<listcomp>"},
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from flatmq.client import is_name, is_utf8
+from flatmq import is_name, is_utf8
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 

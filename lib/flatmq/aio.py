@@ -6,8 +6,8 @@ until a task takes them.
 
 import asyncio
 
-from .client import Client as Core
-from .client import MQTTError
+from . import Client as Core
+from . import MQTTError
 from .engine import HOLD
 from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
 from .rare.message import Message

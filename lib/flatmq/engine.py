@@ -13,8 +13,8 @@ A generator has its frame on the heap once, so everything used often is a local 
 their number. Whatever is rare is loaded when it is needed: see `port.load`.
 """
 
+from . import NO_MEMORY
 from . import port as clock
-from .client import NO_MEMORY
 from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from .client import Client
+    from . import Client
 
 _SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30 bits
 _MASK = const(0x3FFFFFFF)

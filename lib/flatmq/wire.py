@@ -3,7 +3,7 @@
 Loaded when needed, and not kept by MQTT 3.1.1.
 """
 
-from .client import is_utf8
+from . import is_utf8
 from .port import const
 
 held = False  # whether another module keeps this one: see `port.drop`

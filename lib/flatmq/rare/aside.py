@@ -13,7 +13,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _BEHIND = const(2)  # closes in a row after which a message goes behind the others
 

@@ -1,6 +1,6 @@
 """Check what `publish` was given and is not plain. Loaded for one call."""
 
-from ..client import is_name
+from .. import is_name
 from ..port import const
 from ..wire import field, number
 

@@ -1,12 +1,12 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
+from .. import MQTTError
 from .. import port as clock
-from ..client import MQTTError
 from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
 
 _LEFT = const(7)
 

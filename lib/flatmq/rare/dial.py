@@ -6,8 +6,8 @@ This allocates memory: for the lookup, the socket, and errors.
 import errno
 import random
 
+from .. import NO_MEMORY
 from .. import port as clock
-from ..client import NO_MEMORY
 from ..engine import end_of, id_of, tidy
 from ..port import const, drop, load, ticks_add, ticks_diff
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _EPIPE = const(32)  # a name that boards lack
 _DOUBLED = const(28)  # times that the delay may be doubled

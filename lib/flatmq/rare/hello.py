@@ -1,12 +1,12 @@
 """Read CONNECT (3.1.1 section 3.1), and change it. Loaded for one call."""
 
-from ..client import MQTTError
+from .. import MQTTError
 from ..port import const, load
 from ..wire import connect, get_length
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
 
 
 def parts_of(c):

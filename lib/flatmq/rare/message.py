@@ -5,14 +5,14 @@ remembered. The search starts at the last name found, so names that repeat in th
 found at once.
 """
 
-from ..client import is_name
+from .. import is_name
 from ..port import MICROPYTHON, Shown, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from ..rare import reading
 
 

@@ -6,7 +6,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 
 def modules() -> "dict[str, str]":

@@ -3,8 +3,7 @@
 It leaves in parts. Loaded with the first such message, and kept.
 """
 
-from .. import wire
-from ..client import MQTTError, is_name
+from .. import MQTTError, is_name, wire
 from ..port import const, load
 from ..wire import field, number, put_length
 
@@ -14,7 +13,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _PART = const(512)  # bytes handed to the network at once; with more, a board would block
 _BURST = const(8)  # parts per step, so that a poll does other things too

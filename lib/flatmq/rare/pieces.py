@@ -3,7 +3,7 @@
 Loaded with the first such message, and kept.
 """
 
-from ..client import is_name
+from .. import is_name
 from ..engine import HOLD
 from ..port import const, load
 from .message import nearest
@@ -13,7 +13,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from .message import Message
 
 _QOS_3 = const(20)

@@ -12,7 +12,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _ID_0 = const(22)
 _LENGTH = const(23)

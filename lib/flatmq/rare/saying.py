@@ -1,6 +1,6 @@
 """Change what CONNECT says: will, credentials and the rest. Loaded for one call."""
 
-from ..client import is_name
+from .. import is_name
 from ..port import const
 from ..wire import connect, field, number
 from .hello import parts_of
@@ -10,7 +10,7 @@ _NEVER = const(268435455)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..client import Client
+    from .. import Client
 
 
 def set_will(

@@ -2,7 +2,7 @@
 
 import random
 
-from ..client import Client
+from .. import Client
 from ..engine import engine
 from ..port import MICROPYTHON, Shown, const, drop, load
 from ..wire import connect, number

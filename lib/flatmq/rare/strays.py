@@ -6,7 +6,7 @@ from .queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
     from .message import Message
 
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,

@@ -9,7 +9,7 @@ from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
     from .message import Subscription
 
 _ID_0 = const(22)
@@ -71,31 +71,36 @@ def resume(c: "Client", same: bool, unsure: bool) -> int:
 def late(c: "Client") -> int:
     """Send the requests that are due. Returns the milliseconds until others are."""
     least = c.tick
-    i = 0
-    while i < len(c.requests):
-        r = c.requests[i]
-        if not r.id:
-            left = r.pause and ticks_diff(r.due, clock.ticks_ms())
-            if left > 0:
-                least = min(least, left)
-            elif not waits(c, i):
-                send(c, r)
-        i += 1
+    due = False
+    i = len(c.requests)
+    while i:
+        i -= 1
+        if not c.requests[i].id:
+            left = c.requests[i].pause and ticks_diff(c.requests[i].due, clock.ticks_ms())
+            if left <= 0:
+                due = True
+            elif left < least:
+                least = left
+    if due:
+        flush(c)
     return least
 
 
-def waits(c: "Client", index: int) -> bool:
-    """Return whether a request comes after an earlier one, or after one in flight."""
-    if c.apart and in_flight(c):
-        return True
-    r = c.requests[index]
-    while index:
-        index -= 1
-        if not c.requests[index].id:
+def flush(c: "Client") -> None:
+    """Send the requests that are due, all or one at a time."""
+    alone = not (c.apart and in_flight(c))
+    held: list[bytes] = []  # filters whose later requests wait, too
+    for r in c.requests:
+        if not r.id:
+            left = ticks_diff(r.due, clock.ticks_ms()) if r.pause else 0
             for f in r.filters:
-                if f in c.requests[index].filters:
-                    return True
-    return False
+                if f in held:
+                    left = 1
+            if left > 0:
+                held.extend(r.filters)
+            elif alone:
+                send(c, r)
+                alone = not (c.apart and r.id)
 
 
 def in_flight(c: "Client") -> int:

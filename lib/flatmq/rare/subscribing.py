@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from .message import Message
 
 

@@ -6,7 +6,7 @@ Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1
 # Imported builtins are found without a miss in the module.
 from builtins import bytes, len
 
-from ..client import Client, plain
+from .. import Client, plain
 from ..port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)

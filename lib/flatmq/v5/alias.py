@@ -4,8 +4,7 @@ A topic name is sent once per connection, and then two bytes stand for it. Loade
 call of `alias`.
 """
 
-from .. import wire
-from ..client import is_name
+from .. import is_name, wire
 from ..port import const
 from ..wire import field
 

@@ -5,7 +5,7 @@ topic name. One client that publishes these must not end the connections of othe
 delivered without such a property, and counted in `strays`. Other faults end the connection.
 """
 
-from ..client import is_name, is_utf8
+from .. import is_name, is_utf8
 from ..engine import HOLD
 from ..port import const
 from .carry import choose

@@ -1,6 +1,6 @@
 """The methods of an MQTT 5 client that are loaded when they are called."""
 
-from ..client import is_name
+from .. import is_name
 from ..port import MICROPYTHON, const, drop, load
 from ..wire import field, number
 

@@ -6,8 +6,8 @@ The core calls the functions of this module: it is `client.five`.
 import errno
 import sys
 
+from .. import MQTTError
 from .. import port as clock
-from ..client import MQTTError
 from ..engine import HOLD, end_of
 from ..port import const, drop, load, ticks_add
 from ..rare.queue import find, release

@@ -1,6 +1,6 @@
 """Change what CONNECT says: will and credentials. Loaded for one call."""
 
-from ..client import is_name
+from .. import is_name
 from ..port import const, load
 from ..wire import field, number
 from .hello import connect, keep, parts_of

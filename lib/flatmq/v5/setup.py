@@ -1,6 +1,6 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
-from ..client import is_name
+from .. import is_name
 from ..port import const, drop, load
 from ..rare.message import claim
 from ..wire import field, number

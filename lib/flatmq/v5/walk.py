@@ -3,7 +3,7 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
-from ..client import is_name, is_utf8
+from .. import is_name, is_utf8
 from ..port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
