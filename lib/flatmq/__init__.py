@@ -316,7 +316,7 @@ class Client(Shown):
 
     def __getattr__(self, name):
         # Rarely called methods are loaded with their first call.
-        return load("methods").method(self, name)
+        return load("methods").get(self, name)
 
     def publish(
         self,

@@ -75,14 +75,14 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     sure = same and c.trusted
     # In doubt the identifiers are kept until the broker shows whose they are: see `qos2.is_new`.
     if c.two and (not same or (sure and c.unsure)):
-        c.two.forget(c)
+        c.two.clear(c)
     c.unsure = same and not sure
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
     if c.large:
         c.large.same = sure
-    c.sent = c.two.resend(c, sure) if c.two else 0
+    c.sent = c.two.resume(c, sure) if c.two else 0
     p = 0
     while p < c.end:
         if c.q[p] & 8:
@@ -96,14 +96,14 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     c.error = None
     c.state = "online"
     c.since = clock.ticks_ms()
-    c.due = ticks_add(c.since, min(c.interval, c.tick))
+    i = c.tick
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
         # MQTT 3.1 does not say whether the broker has the session.
         c.subs = load("subs")
         i = c.subs.resume(c, same, not sure or c.version == 3)
-        c.due = ticks_add(c.since, min(c.interval, i))
+    c.due = ticks_add(c.since, i)
     c.connected = True
     return None
 
@@ -120,7 +120,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.five.ending(c, what, greeted)
     if c.leaving is not None:
         what = _LEFT
-    if c.leaving.__class__ is bytes and c.leaving and greeted == 3:
+    if greeted == 3 and c.leaving and c.leaving is not True:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.stream.write(c.leaving, 0, len(c.leaving))
         except Exception:
@@ -129,7 +129,6 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     c.stream = None
     if c.state != "offline":
         c.state = "waiting"
-        c.due = clock.ticks_ms()
     try:  # noqa: SIM105 (there is no contextlib on a board)
         c.link.close()
     except Exception:
@@ -145,7 +144,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     if c.alone:
         c.alone.lost(closed, flight)
     if closed and c.requests:
-        load("strays").accuse(c, flight)
+        load("strays").lost(c, flight)
     if c.large:
         c.large.lost(closed and flight is None)
     if what is _LEFT:

@@ -33,7 +33,7 @@ withdraw subscribing"""
     return dict([line.split() for line in table.splitlines()])
 
 
-def method(c: "Client", name: str) -> "Any":
+def get(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
     module = modules().get(name)
     if not module:

@@ -19,7 +19,7 @@ _LENGTH = const(23)
 _TYPE = const(24)
 
 
-def resend(c: "Client", trusted: bool) -> int:
+def resume(c: "Client", trusted: bool) -> int:
     """Prepare messages past PUBREC for a new connection.
 
     In a `trusted` session PUBRELs are sent for them, and they go in front of the others. Returns
@@ -55,7 +55,7 @@ def resend(c: "Client", trusted: bool) -> int:
     return ready
 
 
-def forget(c: "Client") -> None:
+def clear(c: "Client") -> None:
     """Forget what was received: it is of another session."""
     for i in range(len(c.received)):
         c.received[i] = 0
@@ -70,7 +70,7 @@ def is_new(c: "Client", pid: int) -> bool:
     if not c.received:
         c.received = [0] * c.incoming
     if c.unsure and not c.message.first & 8:
-        forget(c)
+        clear(c)
     c.unsure = False
     return pid not in c.received
 

@@ -116,7 +116,7 @@ def give_up(c: "Client", m: "Message") -> None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
 
 
-def accuse(c: "Client", flight: "int | None") -> None:
+def lost(c: "Client", flight: "int | None") -> None:
     """Handle that the peer has closed the connection, maybe on a request that was in flight.
 
     With one request and no message in flight, that request waits for a while before it is tried

@@ -121,7 +121,7 @@ class Client5(Client):
     flush = Client.flush
 
     def __getattr__(self, name):
-        return load("methods", "v5").method(self, name)
+        return load("methods", "v5").get(self, name)
 
     def publish(
         self,

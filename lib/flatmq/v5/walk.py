@@ -213,7 +213,7 @@ class View:
         return value
 
     def __getattr__(self, name: str) -> "Any":
-        return load("viewing", "v5").method(self, name)
+        return load("viewing", "v5").get(self, name)
 
     def __repr__(self) -> str:
         return f"<View {bytes(self.buf[self.start : self.stop])!r}>"
