@@ -216,7 +216,7 @@ def test_the_front_pages_name_files_and_targets_that_exist() -> None:
 def _modules() -> set[str]:
     """The modules of the client, such as "engine"."""
     files = (file.relative_to(LIB / "flatmq") for file in (LIB / "flatmq").rglob("*.py"))
-    return {".".join(file.with_suffix("").parts) for file in files} - {"__init__"}
+    return {".".join(file.with_suffix("").parts) for file in files}
 
 
 def _imports(module: str) -> Iterator[str]:
@@ -228,14 +228,15 @@ def _imports(module: str) -> Iterator[str]:
             names = [node.module] if node.module else [alias.name for alias in node.names]
             for name in names:
                 found = ".".join([*folder, name])
-                yield "v5.__init__" if found == "v5" else found
+                there = found in _modules()  # else it is something in a package
+                yield found if there else ".".join([*folder, "__init__"])
 
 
 def test_no_module_imports_in_a_circle_nor_what_is_rare_early() -> None:
     modules = _modules()
     imports = {module: set(_imports(module)) for module in modules}
     assert set().union(*imports.values()) <= modules
-    for module in ("client", "engine"):
+    for module in ("__init__", "engine"):
         assert not [name for name in imports[module] if "." in name], module
     while imports:
         leaves = {module for module, names in imports.items() if not names & set(imports)}
@@ -374,20 +375,20 @@ ATTRIBUTES = {
 
 @pytest.mark.parametrize(
     ("module", "name", "page"),
-    [("client", "Client", "client"), ("v5.__init__", "Client5", "mqtt5")],
+    [("__init__", "Client", "client"), ("v5.__init__", "Client5", "mqtt5")],
 )
 def test_the_reference_has_what_a_program_calls_and_nothing_else(
     site: Path, module: str, name: str, page: str
 ) -> None:
     text = (site / "reference" / f"{page}.html").read_text("utf-8")
     methods = _public_methods(LIB / "flatmq" / f"{module.replace('.', '/')}.py", name)
-    module = module.removesuffix(".__init__")
+    module = f"flatmq.{module}".removesuffix(".__init__")
     assert {"subscribe", "set_will", "disconnect"} <= methods
-    shown = set(re.findall(rf'<h\d id="flatmq\.{module}\.{name}\.(\w+)"', text))
+    shown = set(re.findall(rf'<h\d id="{re.escape(module)}\.{name}\.(\w+)"', text))
     assert shown == methods - INTERNAL[name] | ATTRIBUTES[name]
     if name == "Client":
-        after = text.partition('id="flatmq.client.Client"')[2]
-        own = after.partition('id="flatmq.client.Client.')[0]  # without the methods
+        after = text.partition('id="flatmq.Client"')[2]
+        own = after.partition('id="flatmq.Client.')[0]  # without the methods
         signature = re.sub(r"<[^>]+>", "", own)
         assert "keepalive" in signature
         assert re.search(r"tx_size(?:: int)? ?= ?1024", signature)

@@ -181,16 +181,16 @@ def test_without_a_broker_and_without_the_other_client(
 
 def _allocating(folder: Path) -> dict[str, bytes]:
     """A client whose publish makes a bytes object, as it would be on the board."""
-    source = folder / "client.py"
-    text = (bytecode.SOURCES / "client.py").read_text()
+    source = folder / "__init__.py"
+    text = (bytecode.SOURCES / source.name).read_text()
     begin = "        topic = self.q  #"
     assert text.count(begin) == 1
     source.write_text(
         text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
     )
-    target = folder / "client.mpy"
+    target = folder / "__init__.mpy"
     bytecode.compile_module(source, target, source.name, lean=True)
-    return {f"{suite.HOME}/flatmq/client.mpy": target.read_bytes()}
+    return {f"{suite.HOME}/flatmq/__init__.mpy": target.read_bytes()}
 
 
 @pytest.mark.parametrize("command", [main, bench.main])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tomllib
 
-from flatmq.topic import matches
+from flatmq.rare.wild import matches
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
 from pipeline.test_mapping_files import value_of

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from flatmq.topic import matches
+from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 from flatmq_tools.pipeline.jobs import columns, measurements
 from pipeline.messages import START, Message, at, frame, reading

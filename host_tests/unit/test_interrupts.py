@@ -101,7 +101,8 @@ class CtrlC:
     """Comes at the line numbered `at` of those that these modules of the client run."""
 
     def __init__(self, *modules: str) -> None:
-        self._files = {importlib.import_module(f"flatmq.{name}").__file__ for name in modules}
+        names = [name if name == "flatmq" else f"flatmq.{name}" for name in modules]
+        self._files = {importlib.import_module(name).__file__ for name in names}
         self.at = 0
         self.lines = 0
 
@@ -153,7 +154,7 @@ def at_each_line(life: Callable[[CtrlC], bool], *modules: str) -> None:
 def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
     version: int, make: Callable
 ) -> None:
-    ctrl_c = CtrlC("client")
+    ctrl_c = CtrlC("flatmq")
     while True:
         ctrl_c.at += 1
         ctrl_c.lines = 0
@@ -168,7 +169,7 @@ def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
     assert ctrl_c.at > 3
 
 
-MODULES = ["engine", "client rare.message v5", "rare.dial rare.subs rare.qos2"]
+MODULES = ["engine", "flatmq rare.message v5", "rare.dial rare.subs rare.qos2"]
 
 
 @pytest.mark.parametrize("part", range(3))

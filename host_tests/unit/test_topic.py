@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from flatmq.topic import is_name, is_utf8, matches
+from flatmq import is_name, is_utf8
+from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
 # Few characters, so that a filter and a name often have levels in common. Empty levels come by

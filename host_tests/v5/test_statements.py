@@ -35,7 +35,7 @@ def test_what_a_row_names_is_there(statement: str, modules: str, tests: str) -> 
         assert "`" not in tests, "a statement that does not apply says why"
         return
     for module in re.findall(r"`([\w.]+)`", modules):
-        path = LIB / "flatmq" / module.replace(".", "/")
+        path = LIB.joinpath("flatmq", *module.removeprefix("flatmq").split("."))
         assert path.is_dir() or path.with_suffix(".py").is_file(), module
     named = re.findall(r"`(\w+\.py)::(\w+)`", tests)
     assert named

@@ -6,9 +6,9 @@ until a task takes them.
 
 import asyncio
 
-from .client import Client as Core
+from . import Client as Core
+from . import MQTTError
 from .engine import HOLD
-from .errors import MQTTError
 from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
 from .rare.message import Message
 
@@ -301,7 +301,7 @@ class Client:
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core: Any = Core(*args, **options)
-        self.rx_size: int = self.core.rx_size
+        self.rx_size = len(self.core.rx) // 2 - 1
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .client import Client
+from . import Client
 from .rare.message import Message, claim
 from .rare.pieces import Pieces
 from .v5 import Client5

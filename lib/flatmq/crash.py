@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .client import Client
+    from . import Client
 
 _DESK = ("darwin", "linux", "win32")
 PATH = "crash.json" if sys.platform in _DESK else "/crash.json"

@@ -13,16 +13,16 @@ A generator has its frame on the heap once, so everything used often is a local 
 their number. Whatever is rare is loaded when it is needed: see `port.load`.
 """
 
+from . import NO_MEMORY
 from . import port as clock
-from .errors import NO_MEMORY
-from .port import const, load
+from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from .client import Client
+    from . import Client
 
 _SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30 bits
 _MASK = const(0x3FFFFFFF)
@@ -45,80 +45,66 @@ _ID_0 = const(22)
 # What a handler returns to be called with the same message again at the next poll.
 HOLD = object()
 
-# A tuple made in advance, while there is memory: all but the end of a generator.
-_RAISED = Exception, KeyboardInterrupt, SystemExit
-
-# What is being called that may raise: a handler, or the link or a hook.
+# What is being called that may raise: a handler or a hook; of the link it is the name.
 _HANDLER = const(1)
 _HOOK = const(2)
-
-
-def run(c: "Client") -> None:
-    """Start the engine, or another one after an exception has ended it."""
-    if c.saved is None:  # Ctrl-C came while it was being replaced, or there was none yet
-        at = len(c.rx) // 2 - 1
-        what = None
-        if c.stream:
-            what = _INTERRUPTED
-            c.connected = False
-            c.state = "waiting"
-        c.saved = c.acks, 0, 0, 0, at, at, 0, c.connected, 0, 0, 0, -1, what, c.stream
-    c.step = engine(c).send
-    c.step(None)
-    c.fresh = True
 
 
 def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 
-    A poll yields whether bytes came in, a `flush` whether some are left to write.
+    A poll yields whether bytes came in, a `flush` whether some are left to write. Both yield an
+    exception that they are to raise.
     """
-    q = c.q
-    acks = c.acks
+    # Each use of the first sixteen locals takes a byte less.
+    n: Any
+    what: Any
+    calling: Any = 0
     rx = c.rx
+    q = c.q
+    n = i = e = p = t = end = first = now = sent = left = 0
+    at = have = size = len(rx) // 2 - 1
+    ms: Any
+    h: Any
+    dial: Any
+    stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
+    acks = src = c.acks
     m = c.message
-    names = c.names
-    routes = c.routes
+    names: Any = [b"\0\0\0"] * _NAMES  # no PUBLISH has this: a topic name is never empty
+    routes: Any = None
     bulk = c.bulk
     stats = c.stats
     five = c.five  # None, or what handles the packets of MQTT 5
-    # The stream last: the frame goes on holding what came first, where it unpacks.
-    src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what, stream = (
-        c.saved
-    )
-    c.saved = None
-    space = c.space
     find = rx.find
-    size = len(rx) // 2 - 1
     into = memoryview(rx)[size:-2]
     ack = c.ack
     length = len
     ticks = clock.ticks_ms
     hold = HOLD
-    read: Any = stream and stream.readinto
-    write: Any = stream and stream.write
-    alone = c.alone
-    now = ticks()
-    n: Any
-    ms: Any
-    n = i = e = p = t = start = end = first = last = got = 0
-    h: Any
-    dial: Any
+    read: Any = None
+    write: Any = None
+    start = last = got = pos = more = wrote = heard = acked = 0
+    again = 0  # how often the handlers of the first message have raised
+    pinged = -1
+    mask = _MASK
+    # A tuple made in advance, while there is memory: all but the end of a generator.
+    raised = Exception, KeyboardInterrupt, SystemExit
+    doing: Any = None
     h = dial = None
-    doing: Any = "interrupted"
-    again = c.raised  # how often the first message has raised
-    busy = at < have  # received packets are left to handle
-    moved = room = waits = held = False
-    calling = 0
-    ms = yield
-    c.fresh = False
+    busy = False  # received packets are left to handle
+    opened = moved = waits = held = False
     room = True  # to begin without another yield
-    try:
-        while True:
+    if what:
+        what = _INTERRUPTED
+        c.connected = False
+        c.state = "waiting"
+    ms = yield None
+    while True:
+        try:
             # 1. Return to the application; a poll that has received nothing waits before, once.
             if room:
                 room = False  # received packets waited for room to be acknowledged
-            elif moved or not ms or ms < 0 or what is not None:
+            elif moved or not ms or ms < 0 or what:
                 if got:
                     stats.received += got
                     got = 0
@@ -128,28 +114,20 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 moved = False
             else:
                 if c.state != "offline":
-                    n = c.due - now & _MASK
+                    n = c.due - now & mask
                     if n < ms:
                         ms = n
                     elif n & _SIGN:
                         ms = 0
                 if ms:
-                    calling = _HOOK
-                    try:
-                        c.link.wait(
-                            ms,
-                            left > 0
-                            or c.state == "connecting"
-                            or bool(c.large and c.large.sending),
-                        )
-                    except Exception as error:
-                        what = error
-                        doing = "wait"
+                    calling = "wait"
+                    n = left > 0 or c.state == "connecting"
+                    c.link.wait(ms, n or bool(c.large and c.large.sending))
                     calling = 0
                 ms = 0
 
             # 2. The clock: the next step of connecting, or what is due while online.
-            if ms is not None and what is None:
+            if ms is not None and not what:
                 now = ticks()
                 if stream is None:
                     if c.state != "offline" and (
@@ -162,20 +140,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 ms = 0  # it has failed, which the application sees first
                         except MemoryError:
                             c.error = NO_MEMORY
-                            c.due = now + 1000 & _MASK
+                            c.due = now + 1000 & mask
                         if stream:
                             bulk = c.bulk
                             five = c.five
                             read = stream.readinto
                             write = stream.write
                             src = c.hello
-                            pos = more = 0
                             left = length(src)
-                            at = have = size
-                            busy = opened = False
                             wrote = heard = acked = now
                 elif not now - c.due & _SIGN:
-                    doing = "online" if opened else "greeting"
                     if c.leaving is not None:
                         what = _LEFT
                     elif not opened:
@@ -193,30 +167,28 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = 0
                         if not h:
                             acked = now
-                        h = h and c.ack_ms
-                        if h and now - acked & _MASK >= c.ack_ms:
+                        elif c.ack_ms and now - acked & mask >= c.ack_ms:
                             what = _NO_ACKNOWLEDGEMENT
-                        n = now - wrote & _MASK
+                        n = now - wrote & mask
                         if c.large and c.large.sending and n < c.timeout_ms:
                             n = c.timeout_ms - n  # bytes that leave show life, too
-                        elif pinged >= 0:
-                            n = c.answer_ms - (now - pinged & _MASK)
-                            if n <= 0:
-                                what = _NO_PINGRESP
                         else:
-                            e = now - heard & _MASK
-                            n = c.interval - (n if n > e else e)
-                            if n <= 0 and not c.asked:
-                                c.asked = True
-                                acks.extend(b"\xc0\0")
-                            if c.asked:
-                                pinged = now
-                                n = c.answer_ms
-                        c.due = now + (n if n < i else i) & _MASK
-                        if c.since is not None and now - c.since & _MASK >= c.tick:
+                            if pinged < 0:
+                                e = now - heard & mask
+                                n = c.interval - (n if n > e else e)
+                                if n <= 0 and not c.asked:
+                                    c.asked = True
+                                    acks.extend(b"\xc0\0")
+                                if c.asked:
+                                    pinged = now
+                            if pinged >= 0:
+                                n = min(c.timeout_ms, c.interval) - (now - pinged & mask)
+                                if n <= 0:
+                                    what = _NO_PINGRESP
+                        c.due = now + (n if n < i else i) & mask
+                        if c.since is not None and now - c.since & mask >= c.tick:
                             c.since = None  # the connection is a steady one
                             c.tries = 0
-                            c.delay = c.retry_ms
                             if c.release:
                                 dial = None
                                 if not c.requests:
@@ -224,27 +196,23 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.release("dial", "subs")
 
             # 3. Read into the upper half of the buffer. The start of a cut packet moves below it.
-            if read and what is None and ms is not None:
+            if read and not what and ms is not None:
                 if not busy:
                     if at < have:
                         n = i = size + at - have
-                        if bulk:  # never on a board: copying a slice is fast, but allocates
+                        if not MICROPYTHON:  # fast, but it allocates
                             rx[n:size] = rx[at:have]
-                        else:
-                            while at < have:
-                                rx[n] = rx[at]
-                                n += 1
-                                at += 1
+                        while MICROPYTHON and at < have:
+                            rx[n] = rx[at]
+                            n += 1
+                            at += 1
                         at = i
                     else:
                         at = size
                     have = size
-                    try:
-                        n = read(into)
-                    except Exception as error:
-                        n = None
-                        what = error
-                        doing = "read"
+                    calling = "read"
+                    n = read(into)
+                    calling = 0
                     if n is not None:
                         if n or n is False:  # reading nothing now: silence means nothing
                             heard = now
@@ -326,9 +294,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         while find(names[i], t, e) != t:
                             i = i + 1 & _NAMES - 1
                             if i == last:
-                                if m is None:
+                                if not routes:
                                     m = load("message").claim(c)
-                                i = c.route(c, t, e)
+                                    names = c.names
+                                    routes = c.routes
+                                i = m.route(t, e)
                                 break
                         last = i & _NAMES - 1
                         h = routes[i]
@@ -340,9 +310,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 what = _NO_ID
                             elif not (rx[e - 2] or rx[e - 1]):
                                 what = _ID_0
-                            elif length(acks) > space:
+                            elif length(acks) > c.space:
                                 waits = True  # no room for the acknowledgement yet
-                            if waits or what is not None:
+                            if waits or what:
                                 break
                         m.first = first
                         m.t = t
@@ -359,9 +329,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 h = routes[i]
                                 e = m.at
                         m.at = e
-                        if first & 4 and c.two is None:
-                            c.two = load("qos2")
-                        if not first & 4 or c.two.is_new(c, rx[p - 2] << 8 | rx[p - 1]):
+                        if first & 4:
+                            c.two = c.two or load("qos2")
+                            i = rx[p - 2] << 8 | rx[p - 1]
+                        if not first & 4 or c.two.is_new(c, i):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -384,7 +355,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if first & 6:
                             ack[0] = 0x40
                             if first & 4:
-                                c.two.keep(c, rx[p - 2] << 8 | rx[p - 1])
+                                c.two.keep(c, i)
                                 ack[0] = 0x50
                             ack[2] = rx[p - 2]
                             ack[3] = rx[p - 1]
@@ -415,7 +386,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if q[p] & 4:
                                 stats.downgraded += 1  # this broker does not support QoS 2
                             acked = now
-                            if not (p or alone or c.large or c.own < 65535):
+                            if not (p or c.alone or c.large or c.own < 65535):
                                 c.stop = rx[t] << 8 | rx[t + 1]  # those before it are free
                             c.kept -= 1
                             c.pending -= 1
@@ -424,26 +395,32 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             q[p:n] = b""
                             if not c.kept:
                                 c.renamed = None
-                                if sent and not left:
-                                    c.end -= sent
-                                    q[0:sent] = b""
-                                    sent = 0
-                        elif not (rx[t] or rx[t + 1]):
-                            what = _ID_0
-                        elif not (c.large and c.large.settle(rx[t] << 8 | rx[t + 1])):
-                            stats.strays += 1
-                            if five:
-                                five.returned(c, rx[t] << 8 | rx[t + 1])
+                        else:
+                            i = rx[t] << 8 | rx[t + 1]
+                            if not i:
+                                what = _ID_0
+                            elif not (c.large and c.large.settle(i)):
+                                stats.strays += 1
+                                if five:
+                                    five.returned(c, i)
                     elif first == 0xD0 and not n:
-                        if alone:
-                            alone.answered()
+                        if c.alone:
+                            c.alone.answered()
                     else:
                         c.sent = sent
                         if not opened:
                             calling = _HOOK  # CONNACK is handled again if the gate raises
                             c.began = left
                         try:
-                            what = other(c, first, t, end)
+                            if five:
+                                h = five
+                            elif first == 0x20:
+                                h = load("dial")
+                            elif first & 0xDF == 0x90:
+                                h = c.subs or load("subs")
+                            else:
+                                h = c.two = c.two or load("qos2")
+                            what = h.other(c, first, t, end)
                         except MemoryError as error:
                             what = error
                         calling = 0
@@ -452,18 +429,18 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             waits = True
                             break
                         sent = c.sent
-                        if c.progress:
+                        if what is True:  # it acknowledges something
+                            what = None
                             acked = now
                         if not opened and c.connected:
                             opened = True
-                            alone = c.alone
                             at = end
                             if c.on_connect is not None:
                                 calling = _HOOK
                                 c.on_connect(c)
                                 calling = 0
                     at = end
-                    if what is not None:
+                    if what:
                         break
 
                 if busy:
@@ -475,7 +452,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     room = at != start and not moved  # what was held back is handled: read more
 
             # 6. Write; what has begun is finished before anything else.
-            while write and what is None and (left or acks or c.end or alone or c.large):
+            while write and not what and (left or acks or c.end or c.alone or c.large):
                 if not left:
                     held = False
                     if not opened:
@@ -496,14 +473,13 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         pos = c.large.at
                         if not left:
                             what = c.large.failed
-                            if what is None and not c.large.sending:
+                            if not what and not c.large.sending:
                                 continue
                             break
                     else:
                         if c.full:
                             sent = tidy(c, sent)
-                            alone = c.alone
-                        if c.end <= sent and not alone:
+                        if c.end <= sent and not c.alone:
                             if sent and not c.kept:  # what left at QoS 0 behind the last one
                                 q[0:sent] = b""
                                 c.end = sent = 0
@@ -512,21 +488,17 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             break
                         src = q
                         left = c.end - sent
-                        if alone:
-                            left = alone.span(sent)
-                            alone = c.alone
+                        if c.alone:
+                            left = c.alone.span(sent)
                             if not left and acks and not held:
                                 continue
                         if not left:
                             break
                         if not sent:
                             acked = now
-                try:
-                    n = write(src, sent if src is q else pos, left)
-                except Exception as error:
-                    n = None
-                    what = error
-                    doing = "write"
+                calling = "write"
+                n = write(src, sent if src is q else pos, left)
+                calling = 0
                 if not n:
                     break
                 wrote = now
@@ -535,15 +507,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     sent += n
                     if left or sent < c.end:
                         count(c, sent)
-                    elif c.kept:
-                        c.pending = c.kept + c.large.waits if c.large else c.kept
-                        if c.end > c.room >> 1:
-                            c.full = True  # in time, before a message finds no room
                     else:
-                        if not c.gone:
+                        c.pending = c.kept + c.large.waits if c.large else c.kept
+                        if c.kept:
+                            if c.end > c.room >> 1:
+                                c.full = True  # in time, before a message finds no room
+                        elif not c.gone:
                             q[0:sent] = b""
                             c.end = sent = 0
-                        c.pending = c.large.waits if c.large else 0
                 else:
                     pos += n
                     if src is acks and not left:
@@ -551,23 +522,22 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         room = room or busy
 
             # 7. The end of a connection. Without memory for this, it is tried again.
-            if what is not None:
+            if what:
                 try:
-                    if read:
+                    if stream:
                         stream = read = write = None
                         c.sent = sent
                         c.connected = False
-                        # How far it came: CONNECT written, accepted, nothing written in part.
-                        c.began = 0 if left else 1
+                        # How far it came: 1 if nothing was written in part, and 2 if accepted.
+                        c.began = 0 if left or (c.large and c.large.begun) else 1
                         if opened:
-                            c.began = 2 if left or (c.large and c.large.begun) else 3
+                            c.began |= 2
                     (dial or load("dial")).lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try
                     sent = pos = left = more = again = 0
                     at = have = size
                     busy = room = False
-                    alone = c.alone
                     src = acks
                 except MemoryError:
                     c.error = NO_MEMORY
@@ -578,42 +548,27 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = _HOOK
                             c.on_disconnect(c)
                             calling = 0
-    except _RAISED as error:
-        # Of a handler or a hook, and the engine goes on from there; or Ctrl-C in its own code.
-        if not calling and what is None:
-            what = _INTERRUPTED
-            c.connected = False
-            if c.state != "offline":
-                c.state = "waiting"
-        if calling == _HANDLER and isinstance(error, Exception):
-            again += 1
-        elif calling != _HANDLER:
-            again = 0
-        c.raised = again
-        stats.received += got
-        c.saved = (
-            src, sent, pos, left, at, have, more, opened, wrote, heard, acked, pinged, what,
-            stream,
-        )  # fmt: skip
-        run(c)
-        raise
-
-
-def other(c: "Client", first: int, t: int, end: int) -> "Any":
-    """Handle a packet that is not PUBLISH, PUBACK or PINGRESP.
-
-    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
-    """
-    c.progress = False
-    if c.five:
-        return c.five.other(c, first, t, end)
-    if first == 0x20:
-        return load("dial").greeted(c, t, end)
-    if first & 0xDF == 0x90:
-        return (c.subs or load("subs")).answered(c, first, t, end)
-    if c.two is None:
-        c.two = load("qos2")
-    return c.two.other(c, first, t, end)
+        except raised as error:
+            room = True
+            if calling.__class__ is str and isinstance(error, Exception):
+                what = error  # of the link
+                doing = calling
+                calling = 0
+                continue
+            # Of a handler or a hook; or Ctrl-C, after which nobody knows what was read or written.
+            if calling != _HANDLER:
+                again = 0
+                if calling != _HOOK and calling != "wait" and not what:
+                    what = _INTERRUPTED
+                    c.connected = False
+                    if c.state != "offline":
+                        c.state = "waiting"
+            elif isinstance(error, Exception):
+                again += 1
+            stats.received += got
+            got = calling = 0
+            ms = yield error
+            moved = False
 
 
 # The packets of the queue `q`, which are all PUBLISH: where they end, and whose they are
@@ -648,7 +603,7 @@ def tidy(c: "Client", sent: int) -> int:
     p = c.kept = 0
     while p < c.end:
         e = end_of(q, p)
-        gone: Any = e <= sent
+        gone: Any = e <= sent or q[p] & 8
         if q[p] & 6:
             pid = id_of(q, p)
             gone = c.gone and pid in c.gone

@@ -22,8 +22,8 @@ size. These are the topics of a device with the identifier ID:
 import random
 from json import dumps
 
+from . import Client
 from . import port as clock
-from .client import Client
 from .ha_message import Stream, checked, members
 from .port import const, drop, load, ticks_add, ticks_diff
 

@@ -21,7 +21,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .client import Client
+    from . import Client
     from .rare.message import Message
 
 _AROUND = const(12)  # bytes of a PUBLISH besides its topic name and payload

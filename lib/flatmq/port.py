@@ -24,13 +24,13 @@ else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
 
 
-def load(name: str, package: str = "rare") -> "object":
-    """Return the module `name` of `flatmq.rare`, or of another package.
+def load(name: str, path: str = "rare") -> "object":
+    """Return the module `name` of `flatmq.rare`, or of the package `path` there.
 
     This is the only place where a module is loaded by its name: see "When memory is
     claimed" in docs/design.md.
     """
-    return __import__("flatmq." + package + "." + name, None, None, (name,))
+    return __import__("flatmq." + path + "." + name, None, None, (name,))
 
 
 def drop(*names: str) -> None:

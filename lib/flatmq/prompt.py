@@ -25,7 +25,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .client import Client
+    from . import Client
     from .rare.message import Message
 
 _LARGEST = const(2048)  # bytes of a signed line

@@ -102,7 +102,7 @@ def _put(out, name, value):
     elif kind == _BYTES:
         _put_field(out, field(name, value, None))
     elif kind == _NAME:
-        from .topic import is_name
+        from . import is_name
 
         _put_field(out, field(name, value, is_name))
     else:

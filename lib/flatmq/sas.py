@@ -10,7 +10,7 @@ import binascii
 import hashlib
 import time
 
-from .errors import MQTTError
+from . import MQTTError
 from .port import const
 
 _YEAR = const(2026)  # a clock that shows an earlier year has not been set

@@ -21,7 +21,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .client import Client
+    from . import Client
 
 _DUP = const(8)
 
@@ -33,7 +33,7 @@ _LASTING = (bytes, str)
 
 def _plain(payload, qos, most):
     # A function of its own, because imported names take room in the frame.
-    from .client import plain
+    from . import plain
     from .wire import number
 
     number("qos", qos, 1, most)

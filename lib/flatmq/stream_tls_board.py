@@ -19,7 +19,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .errors import MQTTError
+    from . import MQTTError
     from .stream_tls import TLS
 
 _SHAKING_MS = const(100)  # most ms until the handshake is continued

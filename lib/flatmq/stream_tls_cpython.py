@@ -7,8 +7,7 @@ import ssl
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from . import stream_cpython
-from .errors import MQTTError
+from . import MQTTError, stream_cpython
 from .stream_cpython import TCP
 from .stream_tls import contents
 from .stream_tls_errors import failure

@@ -3,7 +3,7 @@
 import errno
 import time
 
-from .errors import MQTTError
+from . import MQTTError
 from .port import const
 
 TYPE_CHECKING = const(0)

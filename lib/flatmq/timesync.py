@@ -20,7 +20,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .client import Client
+    from . import Client
     from .rare.message import Message
 
 _AGAIN_MS = const(15000)  # after a request that was not answered, or too late

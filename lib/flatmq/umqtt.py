@@ -26,8 +26,8 @@ Differences:
 
 import errno
 
+from . import Client
 from . import port as clock
-from .client import Client
 from .port import MICROPYTHON, const, ticks_add, ticks_diff
 
 if MICROPYTHON:

@@ -15,7 +15,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .errors import MQTTError
+    from . import MQTTError
 
 _CERT_REQUIRED = const(2)  # ssl.CERT_REQUIRED, on every port
 

@@ -1,10 +1,10 @@
-"""Check the fields of packets that are sent rarely, and read and write Remaining Length.
+"""Check fields of packets that are sent rarely, read and write Remaining Length, build CONNECT.
 
 Loaded when needed, and not kept by MQTT 3.1.1.
 """
 
+from . import is_utf8
 from .port import const
-from .topic import is_utf8
 
 held = False  # whether another module keeps this one: see `port.drop`
 _HASH = const(35)
@@ -55,11 +55,11 @@ def number(what: str, value: int, min: int, max: int) -> int:
     return value
 
 
-def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
+def field(what: str, value: "bytes | str", check=is_utf8) -> bytes:
     """Return `value` as bytes, with str encoded as UTF-8.
 
-    ValueError, naming `what`, if it has more than 65,535 bytes (section 1.5.3) or is not
-    `is_good`; TypeError if it is not bytes.
+    ValueError, naming `what`, if it has more than 65,535 bytes (section 1.5.3) or does not pass
+    `check`; TypeError if it is not bytes.
     """
     if isinstance(value, str):
         try:
@@ -73,18 +73,18 @@ def field(what: str, value: "bytes | str", is_good=is_utf8) -> bytes:
             raise TypeError(f"{what} must be bytes or str, not {type(value).__name__}") from None
     if len(value) > 65535:
         raise ValueError(f"{what} must be at most 65535 bytes, not {len(value)}")
-    if is_good and not is_good(value, 0, len(value)):
-        raise ValueError(f"{what} {value!r}: {_fault(value, is_good)}")
+    if check and not check(value, 0, len(value)):
+        raise ValueError(f"{what} {value!r}: {_fault(value, check)}")
     return value
 
 
-def _fault(value, is_good):
+def _fault(value, check):
     """Return the rule that a field breaks."""
     if not is_utf8(value, 0, len(value)):
         return "U+0000 is not allowed" if b"\0" in value else "not UTF-8 text"
     if not value:
         return "must not be empty"
-    if is_good is is_filter:
+    if check is is_filter:
         return "a wildcard must be a whole level, and # the last one"
     return "wildcards are not allowed"
 
@@ -103,3 +103,35 @@ def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
             if i + 1 < end and (c == _HASH or buf[i + 1] != _SLASH):
                 return False
     return at < end and is_utf8(buf, at, end)
+
+
+def connect(
+    version: int, client_id, clean: bool, keepalive: int, user, password, will
+) -> bytearray:
+    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
+
+    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of range.
+    """
+    flags = 2 if clean else 0
+    fields = [field("client_id", client_id)]
+    if version == 3 or not clean:
+        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
+    if will is not None:
+        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
+        fields.extend(will[:2])
+    if user is not None:
+        flags |= 128
+        fields.append(field("user", user))
+    if password is not None:
+        if user is None:
+            raise ValueError("password needs a user")
+        flags |= 64
+        fields.append(field("password", password, None))
+    body = bytearray(b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3")
+    body.extend(bytes((flags, keepalive >> 8, keepalive & 255)))
+    for f in fields:
+        body.extend(bytes((len(f) >> 8, len(f) & 255)))
+        body.extend(f)
+    head = bytearray(5)
+    head[0] = 0x10
+    return head[: put_length(head, 1, len(body))] + body

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from ..rare.message import Message
 
 _LARGEST = const(2048)  # bytes of a manifest

@@ -5,15 +5,15 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 import sys
 
+from .. import port as clock
 from ..engine import end_of, id_of
-from ..port import MICROPYTHON, const, load
-from .queue import find
+from ..port import MICROPYTHON, const, load, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _BEHIND = const(2)  # closes in a row after which a message goes behind the others
 
@@ -77,8 +77,14 @@ class Aside:
                 self.asked = 1
                 c.acks.extend(b"\xc0\0")
             return 0
-        if c.requests and c.subs.holds(c):
-            return 0
+        if (
+            c.requests
+            and c.apart
+            and c.since is not None
+            and c.subs.in_flight(c)
+            and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
+        ):
+            return 0  # a request is alone in flight, and not for long
         if self.release(sent):
             return 0
         if sent == c.end:
@@ -186,23 +192,21 @@ class Aside:
         return pid
 
 
-def let_go() -> None:
-    """Let go of this module, and of `queue` if nobody else has it.
+def find(c: "Client", pid: int) -> int:
+    """Return where a message begins: see `queue.find`, which would be one more module to load."""
+    p = 0
+    while p < c.end:
+        if c.q[p] & 6 and id_of(c.q, p) == pid:
+            return p
+        p = end_of(c.q, p)
+    return -1
 
-    `port.drop` would allocate, and this may run at any time.
-    """
+
+def let_go() -> None:
+    """Let go of this module. `port.drop` would allocate, and this may run at any time."""
     if MICROPYTHON and "flatmq.rare.aside" in sys.modules:
-        rare = sys.modules["flatmq.rare"]
         del sys.modules["flatmq.rare.aside"]
-        delattr(rare, "aside")
-        if not (
-            hasattr(rare, "qos2")
-            or hasattr(rare, "waiting")
-            or hasattr(rare, "handover")
-            or "flatmq.v5.packets" in sys.modules
-        ):
-            del sys.modules["flatmq.rare.queue"]
-            delattr(rare, "queue")
+        delattr(sys.modules["flatmq.rare"], "aside")
 
 
 def rename(c: "Client", pid: int, new: int) -> None:

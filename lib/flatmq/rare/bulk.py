@@ -4,7 +4,7 @@ from ..port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
 
 
 def queue(self: "Client", packets: "bytes | bytearray | memoryview") -> bool:

@@ -1,7 +1,7 @@
 """Check what `publish` was given and is not plain. Loaded for one call."""
 
+from .. import is_name
 from ..port import const
-from ..topic import is_name
 from ..wire import field, number
 
 TYPE_CHECKING = const(0)

@@ -1,12 +1,12 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
+from .. import MQTTError
 from .. import port as clock
-from ..errors import MQTTError
 from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
 
 _LEFT = const(7)
 
@@ -68,11 +68,11 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
         try:
             more = c.step(None)
         except ValueError:
-            if c.fresh:
-                raise
             c.leaving = packet  # called by a handler: the engine does it
             c.due = clock.ticks_ms()
             return False
+        if more is not False and more is not True:
+            raise more
         if c.state != "online":
             break
         if not more and not asked:

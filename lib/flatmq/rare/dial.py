@@ -6,18 +6,19 @@ This allocates memory: for the lookup, the socket, and errors.
 import errno
 import random
 
+from .. import NO_MEMORY
 from .. import port as clock
 from ..engine import end_of, id_of, tidy
-from ..errors import NO_MEMORY
 from ..port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
-_BY_PEER = (errno.ECONNRESET, errno.ECONNABORTED, 32)  # EPIPE, a name that boards lack
+_EPIPE = const(32)  # a name that boards lack
+_DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
 _END = const(1)
 _NOT_CONNECTED = const(2)
@@ -44,7 +45,7 @@ def step(c: "Client") -> "Any":
         stream = link.stream()
         if stream:
             if c.password:
-                c.hello = load("hello").with_password(c)
+                c.hello = load("hello").update(c)
             c.stream = stream
             c.state = "greeting"
             c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
@@ -56,7 +57,7 @@ def step(c: "Client") -> "Any":
     return stream
 
 
-def greeted(c: "Client", t: int, end: int) -> "int | None":
+def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
     flags = c.rx[t] if c.version != 3 else 0  # reserved in MQTT 3.1
     code = c.rx[t + 1]
@@ -73,70 +74,38 @@ def greeted(c: "Client", t: int, end: int) -> "int | None":
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     sure = same and c.trusted
     # In doubt the identifiers are kept until the broker shows whose they are: see `qos2.is_new`.
-    if not same or (sure and c.unsure):
-        for i in range(len(c.received)):
-            c.received[i] = 0
+    if c.two and (not same or (sure and c.unsure)):
+        c.two.clear(c)
     c.unsure = same and not sure
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
-    c.same = sure
-    resend(c, same, sure)
+    if c.large:
+        c.large.same = sure
+    c.sent = c.two.resume(c, sure) if c.two else 0
+    p = 0
+    while p < c.end:
+        if c.q[p] & 8:
+            c.stats.resent += 1
+            if not same:
+                c.stats.renewed += 1
+                c.q[p] &= 0xF7
+        p = end_of(c.q, p)
     getattr(c.link, "accepted", bool)()  # bool does nothing
     c.stats.connects += 1
     c.error = None
     c.state = "online"
     c.since = clock.ticks_ms()
-    c.due = ticks_add(c.since, min(c.interval, c.tick))
+    i = c.tick
     if c.alone:
         c.alone.begin()
     if c.subscriptions or c.requests:
         # MQTT 3.1 does not say whether the broker has the session.
         c.subs = load("subs")
         i = c.subs.resume(c, same, not sure or c.version == 3)
-        c.due = ticks_add(c.since, min(c.interval, i))
+    c.due = ticks_add(c.since, i)
     c.connected = True
     return None
-
-
-def resend(c: "Client", same: bool, trusted: bool) -> None:
-    """Prepare what is in the queue for a session that is the `same`, or may be another one."""
-    q = c.q
-    p = ready = 0
-    while p < c.end:
-        e = end_of(q, p)
-        if q[p] & 6 == 6 and not trusted:
-            # Back to the wait for PUBREC, and to its place behind those that are older: see below.
-            q[p] &= 0xFD
-            i = n = e
-            while i < c.end and (q[i] & 6 in (0, 6) or id_of(q, i) - id_of(q, p) & 0x8000):
-                older = q[i] & 6 not in (0, 6)
-                i = end_of(q, i)
-                if older:
-                    n = i
-            if n > e:
-                q[n:n] = q[p:e]
-                q[p:e] = b""
-                continue
-        first = q[p]
-        if first & 8:
-            c.stats.resent += 1
-            if not same:
-                c.stats.renewed += 1
-                first &= 0xF7
-        q[p] = first
-        if first & 6 == 6:
-            # It is not written again. All of these are in front of the others.
-            if not c.alone:  # else they leave one at a time
-                i = id_of(q, p)
-                c.acks.extend(bytes((0x62, 2, i >> 8, i & 255)))
-            if p > ready:
-                data = q[p:e]
-                q[p:e] = b""
-                q[ready:ready] = data
-            ready += e - p
-        p = e
-    c.sent = ready
 
 
 def lost(c: "Client", what: "Any", doing: "Any") -> None:
@@ -151,7 +120,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.five.ending(c, what, greeted)
     if c.leaving is not None:
         what = _LEFT
-    if c.leaving.__class__ is bytes and c.leaving and greeted == 3:
+    if greeted == 3 and c.leaving and c.leaving is not True:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.stream.write(c.leaving, 0, len(c.leaving))
         except Exception:
@@ -160,21 +129,25 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     c.stream = None
     if c.state != "offline":
         c.state = "waiting"
-        c.due = clock.ticks_ms()
     try:  # noqa: SIM105 (there is no contextlib on a board)
         c.link.close()
     except Exception:
         pass
     if greeted == 1 and not (what.__class__ is int and what >> 8 == 1) and not c.clean:
         c.trusted = False
-    closed = greeted > 1 and (what is _END or getattr(what, "errno", 0) in _BY_PEER)
+    closed = greeted > 1 and (
+        what is _END or getattr(what, "errno", 0) in (errno.ECONNRESET, errno.ECONNABORTED, _EPIPE)
+    )
     flight = mark(c)
     if closed and (c.kept or flight is not None) and not c.alone:
         c.alone = load("aside").Aside(c)
     if c.alone:
         c.alone.lost(closed, flight)
-    if c.requests:
-        c.subs.lost(c, closed, flight)
+    if closed and c.requests:
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            load("strays").lost(c, flight)
+        except MemoryError:  # it counts from the next such close on
+            pass
     if c.large:
         c.large.lost(closed and flight is None)
     if what is _LEFT:
@@ -187,16 +160,16 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
             c.error = NO_MEMORY
         drop("reasons", "strays", "show")
         c.stats.losses += 1
-    c.limit = c.done = 0
     if c.message is not None:
-        c.message.offset = c.message.size = 0
+        c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False
+    delay = min(c.retry_ms << min(c.tries, _DOUBLED), c.retry_max_ms)
     c.tries += 1
     if not c.tries % _LOOK_UP:
         c.link.address = None
     # From one half of the delay to the whole
-    c.due = ticks_add(clock.ticks_ms(), c.delay * (256 + random.getrandbits(8)) >> 9)
-    c.delay = min(c.delay * 2, c.retry_max_ms)
+    delay *= 256 + random.getrandbits(8)
+    c.due = ticks_add(clock.ticks_ms(), delay >> 9)
     if c.five:
         c.five.ended(c, what)
 
@@ -211,7 +184,7 @@ def mark(c: "Client") -> "int | None":
     q = c.q
     if c.gone:
         c.sent = tidy(c, c.sent)
-    p = kept = pending = 0
+    p = 0
     sent = c.sent
     flight = None
     while p < len(q) and q[p]:  # a packet that Ctrl-C cut has no first byte
@@ -221,30 +194,12 @@ def mark(c: "Client") -> "int | None":
         if p < sent and q[p] & 6 != 6 and (q[p] & 6 or e > sent):
             i = id_of(q, p) if q[p] & 6 else 0
             flight = i if flight is None else -1
-        if q[p] & 6:
-            kept += 1
-            pending += 1
-            if p < sent:
-                q[p] |= 8
-        elif e <= sent:
+        if p < sent and (q[p] & 6 or e <= sent):
             q[p] |= 8
-        elif not q[p] & 8:
-            pending += 1
         p = e
+    q[p:] = b""
     c.end = p
     c.sent = 0
     c.acks[0:] = b""
-    c.kept = kept
-    c.pending = pending
-    if c.large and c.large.waits:
-        c.pending += 1
-    p = 0
-    while p < c.end:
-        e = end_of(q, p)
-        if q[p] & 14 == 8:
-            q[p:e] = b""
-            c.end -= e - p
-        else:
-            p = e
-    q[c.end :] = b""
+    tidy(c, 0)
     return flight

@@ -11,7 +11,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _OWN = const(32767)
 
@@ -82,6 +82,8 @@ class Handover:
             c.q.append(0)
         c.q.extend(payload)
         c.widen(n)
+        if first & 6 == 6:
+            c.two = c.two or load("qos2")
         c.q[c.end] = first  # last, as in `publish`
         c.kept += 1
         c.pending += 1
@@ -133,5 +135,6 @@ class Handover:
         Returns the list in which it keeps them from now on; 0 is a free place.
         """
         c = self._client
+        c.two = c.two or load("qos2")
         c.received = received + [0] * (c.incoming - len(received))
         return c.received

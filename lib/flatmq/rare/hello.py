@@ -1,44 +1,12 @@
-"""Build CONNECT (3.1.1 section 3.1). Loaded for one call."""
+"""Read CONNECT (3.1.1 section 3.1), and change it. Loaded for one call."""
 
-from ..errors import MQTTError
+from .. import MQTTError
 from ..port import const, load
-from ..wire import field, get_length, number, put_length
+from ..wire import connect, get_length
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
-
-
-def connect(
-    version: int, client_id, clean: bool, keepalive: int, user, password, will
-) -> bytearray:
-    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
-
-    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of range.
-    """
-    flags = 2 if clean else 0
-    fields = [field("client_id", client_id)]
-    if version == 3 or not clean:
-        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
-    if will is not None:
-        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
-        fields.extend(will[:2])
-    if user is not None:
-        flags |= 128
-        fields.append(field("user", user))
-    if password is not None:
-        if user is None:
-            raise ValueError("password needs a user")
-        flags |= 64
-        fields.append(field("password", password, None))
-    body = bytearray(b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3")
-    body.extend(bytes((flags, keepalive >> 8, keepalive & 255)))
-    for f in fields:
-        body.extend(bytes((len(f) >> 8, len(f) & 255)))
-        body.extend(f)
-    head = bytearray(5)
-    head[0] = 0x10
-    return head[: put_length(head, 1, len(body))] + body
+    from .. import Client
 
 
 def parts_of(c):
@@ -77,13 +45,13 @@ def ask(function, *data):
     raise MQTTError("resource", f"{kind} from the function of {'auth' if data else 'password'}")
 
 
-def with_password(c: "Client") -> bytearray:
+def update(c: "Client") -> bytearray:
     """Return the CONNECT of a client with the password that its function returns now.
 
     MQTTError if there is none.
     """
     password = ask(c.password)
     if c.five:
-        return load("hello", "v5").with_password(c, password)
+        return load("hello", "v5").update(c, password)
     client_id, user, _, will = parts_of(c)
     return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

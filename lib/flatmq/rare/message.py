@@ -5,14 +5,14 @@ remembered. The search starts at the last name found, so names that repeat in th
 found at once.
 """
 
+from .. import is_name
 from ..port import MICROPYTHON, Shown, const, load
-from ..topic import is_name, matches
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from ..rare import reading
 
 
@@ -20,7 +20,8 @@ _NAMES = const(8)  # remembered topic names; a power of two
 _LONGEST = const(48)  # bytes of the longest one, with its length in front
 NEVER = b"\0\0\0"  # no PUBLISH begins like this: a topic name is never empty
 
-several: "Any" = None  # once it is loaded
+several: "Any" = None  # once it is loaded,
+matches: "Any" = None  # and `wild.matches`, which is loaded with the first wildcard
 
 
 class Message(Shown):
@@ -75,10 +76,10 @@ class Message(Shown):
     def __len__(self) -> int:
         return self.end - self.at
 
-    def __getitem__(self, i: int) -> int:
-        if not 0 <= i < self.end - self.at:
-            raise IndexError(f"payload: index {i} of {self.end - self.at} bytes")
-        return self.buf[self.at + i]
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= index < self.end - self.at:
+            raise IndexError(f"payload: index {index} of {self.end - self.at} bytes")
+        return self.buf[self.at + index]
 
     def __getattr__(self, name: str) -> "Any":
         # Instead of properties: on a board a class with a property makes every assignment slower.
@@ -93,7 +94,42 @@ class Message(Shown):
         if name == "topic":
             at = self.t + 2
             return bytes(self.buf[at : at + (self.buf[at - 2] << 8 | self.buf[at - 1])])
-        return load("reading").more(self, name)
+        return load("reading").get(self, name)
+
+    def route(self, t: int, e: int) -> int:
+        """Find the handler for the topic name whose length is at `t`, and remember it.
+
+        Returns its place in `routes` of the client, which has False there if the name is not
+        valid.
+        """
+        global several
+        c = self.client
+        if not is_name(c.rx, t + 2, e):
+            c.routes[_NAMES] = False
+            return _NAMES
+        i = nearest(c, 0, t, e)
+        found = None
+        if i >= 0:
+            found = c.subscriptions[i].handler
+        if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
+            if several is None:
+                several = load("several").several
+            found = several
+        i = c.newest
+        c.routes[_NAMES] = found
+        if e - t > _LONGEST or not c.learned:
+            return _NAMES
+        c.newest = (i + 1) % c.learned
+        if c.five and c.blocks:  # the properties that it was last seen with
+            c.blocks[i][0:] = NEVER
+        c.names[i][0:] = b""  # keeps its memory
+        while t < e:
+            c.names[i].append(c.rx[t])
+            t += 1
+        while i < _NAMES:  # with few names each has several places, so the next one is always near
+            c.routes[i] = found
+            i += c.learned
+        return (c.newest or c.learned) - 1
 
 
 class Subscription(Shown):
@@ -105,29 +141,27 @@ class Subscription(Shown):
     granted by the broker, or 0x80 if it refused. After UNSUBACK it is empty.
     """
 
-    def __init__(
-        self, filters: "list[bytes]", names: "list[bytes]", handler: "Any", qos: int, chunks: bool
-    ) -> None:
-        self.filters = filters
-        # The filters that topic names must match. For $share/GROUP/FILTER they differ from
-        # `filters`; b"" matches no topic name and leaves the messages to on_message.
-        self.names = names
-        self.handler = handler
-        self.qos = qos
-        self.chunks = chunks  # whether the handler takes messages larger than the buffer
-        self.granted: bytes | None = None
-        self.asked = filters  # the filters in the packet that was sent
-        self.id = 0  # the packet identifier while the answer is awaited
-        self.strikes = 0  # how often the broker has closed the connection on it,
-        self.pause = 0  # ms online after which it is tried again,
-        self.due = 0  # and when that is
+    filters: "list[bytes]"
+    names: "list[bytes]"  # the filters that topic names must match. For $share/GROUP/FILTER they
+    # differ from `filters`; b"" matches no topic name and leaves the messages to on_message
+    handler: "Any"
+    qos: int
+    chunks: bool  # the handler takes messages larger than the buffer
+    granted: "bytes | None"
+    asked: "list[bytes]"  # the filters in the packet that was sent
+    id: int  # the packet identifier while the answer is awaited, else 0
+    strikes: int  # how often the broker has closed the connection on it,
+    pause: int  # ms online after which it is tried again,
+    due: int  # and when that is
 
     def fits(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
         n = len(self.names)
         while n:  # a `for` would put the frame on the heap
             n -= 1
-            if matches(self.names[n], buf, t, end):
+            if end - t == len(self.names[n]) and buf.find(self.names[n], t, end) == t:
+                return True
+            if matches and matches(self.names[n], buf, t, end):
                 return True
         return False
 
@@ -136,12 +170,13 @@ def claim(c: "Client") -> Message:
     """Return the message of a client, and claim memory for it at first."""
     if c.message is None:
         c.message = Message(c.rx, c)
-        c.route = route
+        c.names = [NEVER] * _NAMES
+        c.routes = [None] * (_NAMES + 1)  # the last one is for a name that is not remembered
     return c.message
 
 
-def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
-    """Return the first subscription, from `i` on, that matches the topic name; -1 if none does.
+def nearest(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> int:
+    """Return the first subscription, from `index` on, that matches the topic name, else -1.
 
     The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
     subscriptions that take messages in pieces are looked at. With `bulk`, all messages are left
@@ -149,46 +184,12 @@ def nearest(c: "Client", i: int, t: int, e: int, chunks: bool = False) -> int:
     """
     if c.bulk is not None:
         return -1
-    while i < len(c.subscriptions):
-        s = c.subscriptions[i]
+    while index < len(c.subscriptions):
+        s = c.subscriptions[index]
         if s.handler is not None and (s.chunks or not chunks) and s.fits(c.rx, t + 2, e):
-            return i
-        i += 1
+            return index
+        index += 1
     return -1
-
-
-def route(c: "Client", t: int, e: int) -> int:
-    """Find the handler for the topic name whose length is at `t`, and remember it.
-
-    Returns its place in `routes`, which has False there if the name is not valid.
-    """
-    global several
-    if not is_name(c.rx, t + 2, e):
-        c.routes[_NAMES] = False
-        return _NAMES
-    i = nearest(c, 0, t, e)
-    found = None
-    if i >= 0:
-        found = c.subscriptions[i].handler
-    if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
-        if several is None:
-            several = load("several").several
-        found = several
-    i = c.newest
-    c.routes[_NAMES] = found
-    if e - t > _LONGEST or not c.learned:
-        return _NAMES
-    c.newest = (i + 1) % c.learned
-    if c.blocks:  # the properties that it was last seen with
-        c.blocks[i][0:] = NEVER
-    c.names[i][0:] = b""  # keeps its memory
-    while t < e:
-        c.names[i].append(c.rx[t])
-        t += 1
-    while i < _NAMES:  # with few names each has several places, so the next one is always near
-        c.routes[i] = found
-        i += c.learned
-    return (c.newest or c.learned) - 1
 
 
 if not MICROPYTHON:

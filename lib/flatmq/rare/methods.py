@@ -6,7 +6,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 
 def modules() -> "dict[str, str]":
@@ -33,7 +33,7 @@ withdraw subscribing"""
     return dict([line.split() for line in table.splitlines()])
 
 
-def method(c: "Client", name: str) -> "Any":
+def get(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
     module = modules().get(name)
     if not module:
@@ -44,13 +44,13 @@ def method(c: "Client", name: str) -> "Any":
         setattr(type(c), name, getattr(load(module), name))
         return getattr(c, name)
 
-    def call(*a, **options):
+    def run(*a, **options):
         try:
             return getattr(load(module), name)(c, *a, **options)
         finally:
             settle(c)
 
-    return call
+    return run
 
 
 def settle(c: "Client") -> None:

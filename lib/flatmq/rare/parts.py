@@ -3,10 +3,8 @@
 It leaves in parts. Loaded with the first such message, and kept.
 """
 
-from .. import wire
-from ..errors import MQTTError
+from .. import MQTTError, is_name, wire
 from ..port import const, load
-from ..topic import is_name
 from ..wire import field, number, put_length
 
 wire.held = True
@@ -15,7 +13,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _PART = const(512)  # bytes handed to the network at once; with more, a board would block
 _BURST = const(8)  # parts per step, so that a poll does other things too
@@ -68,6 +66,7 @@ class Parts:
         self._scratch: Any = None  # the buffer to read files into, claimed with the first file
         self.size = self._done = 0  # bytes of the payload, and how many were handed over
         self._burst = 0
+        self.same = False  # the session is the one of the connection before
         self._tried = False  # begun on an earlier connection, so that DUP is due
         self._strikes = 0  # times in a row that the peer closed the connection on it
 
@@ -130,7 +129,7 @@ class Parts:
             self.data = self.head
             if self._tried and self.pid:
                 c.stats.resent += 1
-                if c.same:
+                if self.same:
                     self.head[0] |= 8  # DUP
                 else:
                     c.stats.renewed += 1

@@ -3,9 +3,9 @@
 Loaded with the first such message, and kept.
 """
 
+from .. import is_name
 from ..engine import HOLD
 from ..port import const, load
-from ..topic import is_name
 from .message import nearest
 from .several import several
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from .message import Message
 
 _QOS_3 = const(20)

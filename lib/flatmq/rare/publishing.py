@@ -7,7 +7,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _SOON = const(20)  # ms after which room is looked for again
 

@@ -4,7 +4,7 @@ A PUBLISH whose PUBREC has come stays in the queue: if the broker forgets the se
 again. Received identifiers are kept until PUBREL (method B).
 """
 
-from ..engine import HOLD, end_of
+from ..engine import HOLD, end_of, id_of
 from ..port import const
 from .queue import find, release
 
@@ -12,11 +12,53 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _ID_0 = const(22)
 _LENGTH = const(23)
 _TYPE = const(24)
+
+
+def resume(c: "Client", trusted: bool) -> int:
+    """Prepare messages past PUBREC for a new connection.
+
+    In a `trusted` session PUBRELs are sent for them, and they go in front of the others. Returns
+    how many bytes they have there. Otherwise they are sent as messages again.
+    """
+    q = c.q
+    p = ready = 0
+    while p < c.end:
+        e = end_of(q, p)
+        if q[p] & 6 == 6 and trusted:
+            if not c.alone:  # else they leave one at a time
+                i = id_of(q, p)
+                c.acks.extend(bytes((0x62, 2, i >> 8, i & 255)))
+            if p > ready:
+                data = q[p:e]
+                q[p:e] = b""
+                q[ready:ready] = data
+            ready += e - p
+        elif q[p] & 6 == 6:
+            # Back to the wait for PUBREC, and to its place behind those that are older.
+            q[p] &= 0xFD
+            i = n = e
+            while i < c.end and (q[i] & 6 in (0, 6) or id_of(q, i) - id_of(q, p) & 0x8000):
+                older = q[i] & 6 not in (0, 6)
+                i = end_of(q, i)
+                if older:
+                    n = i
+            if n > e:
+                q[n:n] = q[p:e]
+                q[p:e] = b""
+                continue
+        p = e
+    return ready
+
+
+def clear(c: "Client") -> None:
+    """Forget what was received: it is of another session."""
+    for i in range(len(c.received)):
+        c.received[i] = 0
 
 
 def is_new(c: "Client", pid: int) -> bool:
@@ -28,8 +70,7 @@ def is_new(c: "Client", pid: int) -> bool:
     if not c.received:
         c.received = [0] * c.incoming
     if c.unsure and not c.message.first & 8:
-        for i in range(len(c.received)):
-            c.received[i] = 0
+        clear(c)
     c.unsure = False
     return pid not in c.received
 
@@ -47,7 +88,8 @@ def keep(c: "Client", pid: int) -> None:
 def other(c: "Client", first: int, t: int, end: int) -> "Any":
     """Handle PUBREC, PUBREL or PUBCOMP, or a packet that no broker sends.
 
-    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
+    Returns the rule that it breaks, HOLD if there is no room to answer, else whether it
+    acknowledges something, or None.
     """
     pid = c.rx[t] << 8 | c.rx[t + 1]
     if first != 0x50 and first != 0x62 and first != 0x70 and (first != 0x6A or c.version != 3):
@@ -62,18 +104,18 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
             release(c, p)
             if not c.kept:
                 c.renamed = None
-            c.progress = True
-        else:
-            c.stats.strays += 1
+            return True
+        c.stats.strays += 1
         return None
     if len(c.acks) > c.space:
         return HOLD
+    end = False  # whether it acknowledges something: one more local would be one too many
     if first == 0x50:
         p = find(c, pid)
         # Of a message that has left in part the broker has nothing yet.
         if 0 <= p < c.sent and c.q[p] & 4 and end_of(c.q, p) <= c.sent:
             c.q[p] |= 2
-            c.progress = True
+            end = True
         else:
             c.stats.strays += 1
         first = 0x62
@@ -85,4 +127,4 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
     c.ack[2] = pid >> 8
     c.ack[3] = pid & 255
     c.acks.extend(c.ack)
-    return None
+    return end

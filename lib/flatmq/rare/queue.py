@@ -5,7 +5,7 @@ from ..port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
 
 
 def find(c: "Client", pid: int) -> int:

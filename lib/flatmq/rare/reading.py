@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NAMES = ("is_topic", "is_payload", "text", "json", "number", "copy", "write_to")
 
 
-def more(m: "Message", name: str) -> "Any":
+def get(m: "Message", name: str) -> "Any":
     """Return an attribute that the class Message has not. Methods are added to the class."""
     if name == "id":
         if m.size:

@@ -3,14 +3,14 @@
 Each name of this module, and each text of up to ten bytes, stays in the table of names of a board.
 """
 
-from ..errors import MQTTError
+from .. import MQTTError
 from ..port import const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
 
 _END = const(1)
 _NO_CONNACK = const(3)  # this and 2 are timeouts

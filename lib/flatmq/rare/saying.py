@@ -1,16 +1,16 @@
 """Change what CONNECT says: will, credentials and the rest. Loaded for one call."""
 
+from .. import is_name
 from ..port import const
-from ..topic import is_name
-from ..wire import field, number
-from .hello import connect, parts_of
+from ..wire import connect, field, number
+from .hello import parts_of
 
 TYPE_CHECKING = const(0)
 _NEVER = const(268435455)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..client import Client
+    from .. import Client
 
 
 def set_will(
@@ -67,7 +67,6 @@ def reconfigure(
     self.keepalive = keepalive
     self.interval = keepalive * 750 or _NEVER
     self.timeout_ms = timeout * 1000
-    self.answer_ms = min(self.timeout_ms, self.interval)
     self.tick = min(self.tick, self.interval)
     self.link = link
     self.set_will(*(will or (None,)))

@@ -2,15 +2,14 @@
 
 import random
 
-from ..engine import run
+from .. import Client
+from ..engine import engine
 from ..port import MICROPYTHON, Shown, const, drop, load
-from ..wire import number
+from ..wire import connect, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..client import Client
 
 _NEVER = const(268435455)  # ms, 3 days
 _STEADY = const(10000)  # ms online after which the wait before a reconnect is short again
@@ -35,8 +34,16 @@ class Stats(Shown):
     losses: int  # connections that ended, or could not be made
 
 
+def new(kind: "Any", args: tuple, options: dict) -> "Any":
+    """Return a client of the class for its version. The arguments are those of `Client`."""
+    if kind is Client and options.get("version", 4) in (5, None):
+        # By its name: MQTT 5 is a package of its own.
+        return __import__("flatmq.v5", None, None, ("new",)).new(args, options)
+    return object.__new__(kind)
+
+
 def make(
-    c: "Client",
+    c: Client,
     client_id: "bytes | str | None" = None,
     host: str = "",
     port: "int | None" = None,
@@ -83,7 +90,7 @@ answers 64 8 268435456"""
     table = "user password tls link"
     user, password, tls, link = [options.pop(name, None) for name in table.split()]
     five = options.pop("five", None)
-    clean_session = options.pop("clean_session", True)
+    clean = options.pop("clean_session", True)
     c.chunks = options.pop("chunks", False)
     c.release = drop if options.pop("release", False) else None
     c.quiet = options.pop("quiet", False)
@@ -108,26 +115,23 @@ answers 64 8 268435456"""
         raise ValueError("tls must be None with a link: the link decides")
     c.version = version
     c.five = five
-    c.clean = clean_session
+    c.clean = clean
     c.password = password if callable(password) else None
     c.keepalive = keepalive
     secret = None if c.password else password
     if five:
-        load("hello", "v5").greet(c, client_id, user, secret)
+        load("hello", "v5").connect(c, client_id, user, secret)
     else:
         if c.password and user is None:
             raise ValueError("password needs a user")
-        c.hello = load("hello").connect(
-            version, client_id, clean_session, keepalive, user, secret, None
-        )
+        c.hello = connect(version, client_id, clean, keepalive, user, secret, None)
     drop("hello")  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
     c.timeout_ms = timeout * 1000
-    c.answer_ms = min(c.timeout_ms, c.interval)  # for PINGRESP
     c.ack_ms = ack_timeout * 1000
     c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, _STEADY)  # between two looks at the clock
-    c.retry_ms = c.delay = retry_ms
+    c.retry_ms = retry_ms
     c.retry_max_ms = retry_max_ms
     c.give_up = give_up
     c.max_qos = max_qos
@@ -144,23 +148,19 @@ answers 64 8 268435456"""
     c.acks[0:] = b""
     c.ack = bytearray(b"\x40\2\0\0")
     c.rx = bytearray(2 * rx_size + 2)
-    c.rx_size = rx_size
-    c.message = c.route = None  # until there is a subscription or a message
-    c.heads = [bytearray(), bytearray(), bytearray()]
-    c.topics = [c, c, c]
+    c.message = None  # until there is a subscription or a message
+    c.heads = [bytearray(), bytearray(), bytearray(), c, c, c]
     c.head = c.heads[0]
     c.topic = c  # equal to no topic name
     c.error = c.stream = c.gate = c.bulk = c.large = c.pieces = c.alone = c.two = c.subs = None
-    c.leaving = c.since = c.gone = c.renamed = c.blocks = None
+    c.leaving = c.since = c.gone = c.renamed = None
     c.known = [c] * 8  # equal to no name
-    c.names = [b"\0\0\0"] * 9  # no PUBLISH has this: a topic name is never empty
-    c.routes = [None] * 9
     c.subscriptions = []
     c.requests = []
     c.received = []
-    c.qos = c.end = c.kept = c.pending = c.oldest = c.learned = c.newest = c.done = c.limit = 0
-    c.sent = c.began = c.raised = c.tries = c.due = 0
-    c.full = c.connected = c.session_present = c.asked = c.apart = c.progress = c.found = False
+    c.qos = c.end = c.kept = c.pending = c.learned = c.newest = c.done = c.limit = 0
+    c.sent = c.began = c.tries = c.due = 0
+    c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
     c.unsure = False  # whether `received` may hold identifiers of an earlier session
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
@@ -168,12 +168,16 @@ answers 64 8 268435456"""
     c.stop = c.last_id or 65535  # all others are free
     c.own = 65535
     c.state = "offline"
-    c.saved = None
     n = c.stats = Stats()
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
-    c.run = run
     run(c)
+
+
+def run(c: Client) -> None:
+    """Start the engine, or another one after Ctrl-C has ended it."""
+    c.step = engine(c).send
+    c.step(None)
     drop("setup", "hello", "wire")
 
 

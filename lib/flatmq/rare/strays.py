@@ -6,8 +6,12 @@ from .queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
     from .message import Message
+
+_PAUSE = const(1000)  # ms before a subscription is tried again: this,
+_LONGEST = const(600000)  # doubled up to this
+_TELL = const(3)  # closes on a subscription after which the application is informed
 
 
 def next_id(c: "Client") -> int:
@@ -110,3 +114,24 @@ def give_up(c: "Client", m: "Message") -> None:
     c.done = c.limit = 0
     if c.on_dropped is not None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
+
+
+def lost(c: "Client", flight: "int | None") -> None:
+    """Handle that the peer has closed the connection, maybe on a request that was in flight.
+
+    With one request and no message in flight, that request waits for a while before it is tried
+    again. With more, requests are sent one at a time from now on, and messages wait for them.
+    `flight`: see `dial.mark`.
+    """
+    n = c.subs.in_flight(c)
+    if n > 1 or (n and flight is not None):
+        c.apart = True
+        return
+    for r in c.requests:
+        if r.id:
+            # The first time it may have been chance.
+            r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
+            r.strikes += 1
+            if r.strikes == _TELL and c.on_dropped is not None:
+                for f in r.filters:
+                    c.on_dropped(0, f, "the broker closed the connection on this topic filter")

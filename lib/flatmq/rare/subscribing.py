@@ -1,6 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
 from ..port import const, drop, load
+from . import message
 from .message import NEVER, Subscription, claim
 
 TYPE_CHECKING = const(0)
@@ -8,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..client import Client
+    from .. import Client
     from .message import Message
 
 
@@ -31,7 +32,8 @@ def subscribe(
     checked, names = check(filters, qos, self.max_qos)
     kept = others(self, checked, handler)
     self.subs = load("subs")
-    new = Subscription(checked, names, handler, qos, chunks)
+    new = Subscription()
+    fill(new, checked, names, handler, qos, chunks)
     keep(self, kept)
     self.subscriptions.append(new)
     learn(self)
@@ -46,7 +48,8 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     """
     checked, names = check(filters, 0, 0)
     self.subs = load("subs")
-    new = Subscription(checked, names, None, 0, False)
+    new = Subscription()
+    fill(new, checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
     for r in self.requests:
         if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
@@ -59,6 +62,22 @@ def withdraw(self: "Client", subscription: Subscription) -> None:
     """End a subscription on this side alone: the broker is not asked, and may still have it."""
     keep(self, [s for s in self.subscriptions if s is not subscription])
     self.requests[:] = [r for r in self.requests if r is not subscription]
+
+
+def fill(
+    s: Subscription, filters: "list[bytes]", names: "list[bytes]", handler, qos: int, chunks: bool
+) -> None:
+    """Set up a new subscription, or a request to end one."""
+    s.filters = s.asked = filters
+    s.names = filters if names == filters else names
+    s.handler = handler
+    s.qos = qos
+    s.chunks = chunks
+    s.granted = None
+    s.id = s.strikes = s.pause = s.due = 0
+    for f in names:
+        if b"+" in f or b"#" in f:
+            message.matches = load("wild").matches
 
 
 def others(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
@@ -79,6 +98,7 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
     Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
     """
+    claim(c)
     for i in range(len(c.subscriptions), 0, -1):
         if c.subscriptions[i - 1] not in kept:
             c.done -= i <= c.done
@@ -90,7 +110,6 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
 def learn(c: "Client") -> None:
     """Claim memory to remember topic names: two for a subscription, eight for many."""
-    claim(c)
     n = c.learned
     c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
     c.learned = max(n, c.learned)

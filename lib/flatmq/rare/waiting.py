@@ -6,7 +6,7 @@ from .queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..client import Client
+    from .. import Client
 
 
 def ping(self: "Client") -> None:

@@ -6,7 +6,7 @@ Loaded by `Client(version=5)`, and by `version=None`, which may fall back to 3.1
 # Imported builtins are found without a miss in the module.
 from builtins import bytes, len
 
-from ..client import Client, plain
+from .. import Client, plain
 from ..port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
@@ -71,6 +71,7 @@ class Client5(Client):
     flow: "Any"  # Flow, while there are more messages than may be in flight
     aliases: int  # topic aliases in use on this connection
     numbered: int  # the subscription identifier assigned last
+    blocks: "Any"  # the properties of the last messages with the names in `names`
     owners: "list[Any]"  # the handlers that `blocks` name; False if they name none
     tagged: bool  # the identifiers of a message decide who gets it
     said: "View"  # the properties of the packet being handled
@@ -120,7 +121,7 @@ class Client5(Client):
     flush = Client.flush
 
     def __getattr__(self, name):
-        return load("methods", "v5").method(self, name)
+        return load("methods", "v5").get(self, name)
 
     def publish(
         self,
@@ -177,7 +178,7 @@ class Client5(Client):
             block = self.block_of(properties)
         self.block = block
         self.properties = properties
-        self.topic = self.topics[0] = self.topics[1] = self.topics[2] = self
+        self.topic = self.heads[3] = self.heads[4] = self.heads[5] = self
 
     def block_of(self, properties: "Any", will: bool = False) -> bytes:
         """Return the encoded properties of a message, or of a `will`.

@@ -4,9 +4,8 @@ A topic name is sent once per connection, and then two bytes stand for it. Loade
 call of `alias`.
 """
 
-from .. import wire
+from .. import is_name, wire
 from ..port import const
-from ..topic import is_name
 from ..wire import field
 
 wire.held = True

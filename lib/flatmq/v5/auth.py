@@ -1,7 +1,6 @@
 """Build and answer AUTH packets (MQTT 5 section 3.15). Loaded with the first of them."""
 
-from .. import properties, wire
-from ..errors import MQTTError
+from .. import MQTTError, properties, wire
 from ..port import const
 from ..properties import block
 from ..wire import put_length

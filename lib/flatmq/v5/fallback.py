@@ -3,7 +3,7 @@
 from ..engine import end_of
 from ..port import const, drop, load
 from ..rare.message import NEVER
-from ..wire import get_length, put_length
+from ..wire import connect, get_length, put_length
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def fall_back(c: "Client5") -> None:
     c.version = c.level = 4
     c.falls_back = False
     c.five = None
-    c.hello = load("hello").connect(
-        4, client_id, c.clean, c.keepalive, user, password, will and will[:4]
-    )
+    c.hello = connect(4, client_id, c.clean, c.keepalive, user, password, will and will[:4])
     c.error = None  # the broker may well speak 3.1.1
     c.empty = c.block = b""
     c.carry(None)

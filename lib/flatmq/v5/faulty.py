@@ -5,9 +5,9 @@ topic name. One client that publishes these must not end the connections of othe
 delivered without such a property, and counted in `strays`. Other faults end the connection.
 """
 
+from .. import is_name, is_utf8
 from ..engine import HOLD
 from ..port import const
-from ..topic import is_name, is_utf8
 from .carry import choose
 from .walk import TABLE, Carried, View, after, broken, is_value, number
 

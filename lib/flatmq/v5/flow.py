@@ -88,7 +88,7 @@ def admit(c: "Client5", same: bool) -> None:
         reason = ""
         if not (same and c.q[p] & 6 == 6):
             if c.q[p] & 6 == 6:
-                c.q[p] &= 0xFD  # as `dial.resend` will
+                c.q[p] &= 0xFD  # as `qos2.resume` will
             reason = refused(c, c.q[p], e - p)
         if reason:
             _set_aside(c, p, reason)

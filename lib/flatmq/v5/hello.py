@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _NAMED = const(54)
 
 
-def greet(
+def connect(
     c: "Client5", client_id: "Any", user: "Any", password: "Any", will: "Any" = None
 ) -> None:
     """Set the CONNECT of a client.
@@ -89,7 +89,7 @@ def _skip(buf, at):
     return 1 + (n & 3) + (n >> 2)
 
 
-def with_password(c: "Client5", password: "bytes | str | None") -> bytearray:
+def update(c: "Client5", password: "bytes | str | None") -> bytearray:
     """Return the CONNECT of a client for its next connection.
 
     `password` is None to keep it. The function of `auth` gives the data.
@@ -101,7 +101,7 @@ def with_password(c: "Client5", password: "bytes | str | None") -> bytearray:
             data = field("auth_data", data, None)
             c.auth_data = bytes((0x16, len(data) >> 8, len(data) & 255)) + data
     client_id, user, old, will = parts_of(c)
-    greet(c, client_id, user, old if password is None else password, will)
+    connect(c, client_id, user, old if password is None else password, will)
     return c.hello
 
 
@@ -112,7 +112,7 @@ def rename(c: "Client5", name: bytes) -> int:
     """
     client_id, user, password, will = parts_of(c)
     if not client_id:
-        greet(c, name, user, password, will)
+        connect(c, name, user, password, will)
     drop("hello", "wire")
     return _NAMED if client_id else 0
 

@@ -1,7 +1,7 @@
 """The methods of an MQTT 5 client that are loaded when they are called."""
 
+from .. import is_name
 from ..port import MICROPYTHON, const, drop, load
-from ..topic import is_name
 from ..wire import field, number
 
 TYPE_CHECKING = const(0)
@@ -29,12 +29,12 @@ unsubscribe subscribing"""
     return dict([line.split() for line in table.splitlines()])
 
 
-def method(c: "Client5", name: str) -> "Any":
+def get(c: "Client5", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
     drop("methods")
     home = modules().get(name)
     if not home:
-        return load("methods").method(c, name)
+        return load("methods").get(c, name)
     module = load(home, "v5")
     if home == "alias" or home == "replies":  # they stay loaded
         setattr(type(c), name, getattr(module, name))

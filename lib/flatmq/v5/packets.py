@@ -6,9 +6,9 @@ The core calls the functions of this module: it is `client.five`.
 import errno
 import sys
 
+from .. import MQTTError
 from .. import port as clock
 from ..engine import HOLD, end_of
-from ..errors import MQTTError
 from ..port import const, drop, load, ticks_add
 from ..rare.queue import find, release
 from .walk import checked
@@ -64,7 +64,8 @@ def Pieces(c: "Client5") -> "Any":
 def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     """Handle a packet other than PUBLISH, PINGRESP or a PUBACK of four bytes.
 
-    Returns the rule that it breaks, None if it breaks none, HOLD if there is no room to answer.
+    Returns the rule that it breaks, HOLD if there is no room to answer, else True if it
+    acknowledges something, or None.
     """
     if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
         return _acknowledged(c, first, t, end)
@@ -153,9 +154,10 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
 
 
 def _refused(c, first, pid, code):
-    load("reasons", "v5").refused(c, first, pid, code)
+    taken = load("reasons", "v5").refused(c, first, pid, code)
     drop("reasons", "strays")
     returned(c, pid)
+    return taken
 
 
 def _settled(c, pid):
@@ -168,8 +170,7 @@ def _settled(c, pid):
         return None
     c.stats.downgraded += c.q[p] >> 2 & 1
     release(c, p)
-    c.progress = True
-    return None
+    return True
 
 
 def returned(c: "Client5", pid: int) -> None:
@@ -196,7 +197,7 @@ def _answered(c, first, t, end):
             return _CODES
     rx[at - 1] = rx[t + 1]  # as in 3.1.1, where no properties lie between
     rx[at - 2] = rx[t]
-    return (c.subs or load("subs")).answered(c, first, at - 2, end)
+    return (c.subs or load("subs")).other(c, first, at - 2, end)
 
 
 # CONNACK and the limits in it
@@ -245,7 +246,6 @@ def _connack(c, t, end):
     c.falls_back = False
     n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
     c.interval = n * 750 or _NEVER
-    c.answer_ms = min(c.timeout_ms, c.interval)
     c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
     c.strict = not server.retain or 0 < server.maximum_packet_size < c.room
     c.max_qos = min(c.own_qos, server.max_qos)
@@ -257,7 +257,7 @@ def _connack(c, t, end):
     if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
         load("flow", "v5").admit(c, flags == 1 and c.trusted)
     c.aliases = 0  # they end with their connection
-    load("dial").greeted(c, t, t + 2)
+    load("dial").other(c, 0x20, t, t + 2)
     allot(c)
     return None
 

@@ -102,7 +102,7 @@ class Pieces(Base):
         if m.t + 3 > have:
             return 0
         have = self._acknowledge(m)
-        if have is not None:
+        if have and have is not True:
             return have if have is HOLD else -have
         m.first = 0x30  # like a message at QoS 0 that nobody gets
         m.offset = 0

@@ -99,8 +99,11 @@ def explained(c: "Client5", what: int) -> str:
     return _RULES[what & 511].format(hex(what >> 9))
 
 
-def refused(c: "Client5", first: int, pid: int, code: int) -> None:
-    """Settle a message that the broker refused, or with PUBCOMP 0x92 has forgotten."""
+def refused(c: "Client5", first: int, pid: int, code: int) -> "bool | None":
+    """Settle a message that the broker refused, or with PUBCOMP 0x92 has forgotten.
+
+    Returns True if it was in the queue, else None.
+    """
     q = c.q
     p = find(c, pid)
     reason = text({0x40: "PUBACK", 0x50: "PUBREC"}.get(first, "PUBCOMP"), code)
@@ -111,7 +114,8 @@ def refused(c: "Client5", first: int, pid: int, code: int) -> None:
             q[p] &= 0xFD  # `report` leaves out what is past PUBREC
         packet = bytes(q[p : end_of(q, p)])
         release(c, p)
-        c.progress = True
         load("strays").report(c, packet, pid, reason)
+        return True
     else:
         c.stats.strays += 1
+    return None

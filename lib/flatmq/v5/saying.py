@@ -1,9 +1,9 @@
 """Change what CONNECT says: will and credentials. Loaded for one call."""
 
+from .. import is_name
 from ..port import const, load
-from ..topic import is_name
 from ..wire import field, number
-from .hello import greet, keep, parts_of
+from .hello import connect, keep, parts_of
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def set_will(
             b"\0" if properties is None else self.block_of(properties, True),
         )
     client_id, user, password, _ = parts_of(self)
-    return greet(self, client_id, user, password, will)
+    return connect(self, client_id, user, password, will)
 
 
 def set_credentials(
@@ -53,6 +53,6 @@ def set_credentials(
         return load("saying").set_credentials(self, user, password)
     ask = callable(password)
     client_id, _, _, will = parts_of(self)
-    greet(self, client_id, user, None if ask else password, will)
+    connect(self, client_id, user, None if ask else password, will)
     self.password = password if ask else keep if self.auth else None  # type: ignore[assignment]
     return None

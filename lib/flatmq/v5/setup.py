@@ -1,8 +1,8 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
+from .. import is_name
 from ..port import const, drop, load
 from ..rare.message import claim
-from ..topic import is_name
 from ..wire import field, number
 from . import packets
 from .server import Server
@@ -63,7 +63,7 @@ def make(
     c.unanswered = 0
     c.response_topic = response_topic
     c.most_requests = requests
-    c.replies = c.properties = c.flow = None
+    c.replies = c.properties = c.flow = c.blocks = None
     c.block = c.empty = b"\0"
     c.owed = []
     c.owners = [None] * 9
@@ -72,11 +72,11 @@ def make(
     load("setup").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
         c.password = load("hello", "v5").keep
-    c.routes.append(None)
     c.said = View(c.rx)
     c.server = Server(c.said)
     message = claim(c)
+    c.routes.append(None)
     message.properties = Carried(message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
-    drop("setup", "hello", "versions", "wire")
+    drop("setup", "hello", "wire")

@@ -1,7 +1,7 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
 from ..port import const, load
-from ..rare.subscribing import ask, check, keep, learn, others
+from ..rare.subscribing import ask, check, fill, keep, learn, others
 from ..rare.subscribing import unsubscribe as end
 from ..wire import number, put_length
 from .carry import Subscription
@@ -43,7 +43,8 @@ def subscribe(
         raise ValueError("no_local must be False with $share")
     kept = others(self, checked, handler)
     self.subs = load("subs")
-    new: Any = Subscription(checked, names, handler, qos, chunks)
+    new: Any = Subscription()
+    fill(new, checked, names, handler, qos, chunks)
     new.client = self
     if self.five:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
@@ -83,5 +84,7 @@ def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]
     """
     if self.five:
         checked, names = check(filters, 0, 0)
-        _allow(self, Subscription(checked, names, None, 0, False))
+        new = Subscription()
+        fill(new, checked, names, None, 0, False)
+        _allow(self, new)
     return end(self, filters)

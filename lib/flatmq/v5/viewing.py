@@ -12,7 +12,7 @@ _USER = const(0x26)  # User Property
 _NAMES = ("is_value", "user", "is_user")
 
 
-def method(view: "View", name: str) -> "Any":
+def get(view: "View", name: str) -> "Any":
     """Return the method `name` of a view, which is added to the class."""
     if name not in _NAMES:
         raise AttributeError(name)

@@ -3,8 +3,8 @@
 # An imported builtin is found without a miss in the module.
 from builtins import len
 
+from .. import is_name, is_utf8
 from ..port import MICROPYTHON, const, load
-from ..topic import is_name, is_utf8
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class View:
         return value
 
     def __getattr__(self, name: str) -> "Any":
-        return load("viewing", "v5").method(self, name)
+        return load("viewing", "v5").get(self, name)
 
     def __repr__(self) -> str:
         return f"<View {bytes(self.buf[self.start : self.stop])!r}>"

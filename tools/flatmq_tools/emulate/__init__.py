@@ -28,7 +28,7 @@ from rich.text import Text
 
 from flatmq import Client, MQTTError
 from flatmq.rare.message import Message
-from flatmq.topic import matches
+from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
 from .. import board_tls, boards, broker, contents, image, settings

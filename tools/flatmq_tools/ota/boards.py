@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flatmq.topic import is_name
+from flatmq import is_name
 
 from ..desk_client import DeskError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flatmq.topic import is_utf8
+from flatmq import is_utf8
 from flatmq.v5.walk import TABLE, after, is_value, number
 
 _PUBLISH = 16  # in the table of v5.walk: it may have this property

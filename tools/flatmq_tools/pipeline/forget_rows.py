@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flatmq.topic import matches
+from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
 
