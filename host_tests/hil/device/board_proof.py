@@ -25,6 +25,6 @@ def prove(module, names, repeats, broker=None):
             print("@failed", module, name, repr(error))
         gc.collect()
     del sys.modules[module]
-    client = sys.modules.get("flatmq.client")
-    if client:
-        client.ticks_ms = ticks_ms  # the scripted peer has put its own clock there
+    port = sys.modules.get("flatmq.port")
+    if port:
+        port.ticks_ms = ticks_ms  # the scripted peer has put its own clock there
