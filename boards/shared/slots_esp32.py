@@ -9,7 +9,7 @@ the boot loader can do that, as MicroPython's does. If it cannot, `check` does i
 """
 
 import machine
-from esp32 import Partition
+from esp32 import Partition  # type: ignore[attr-defined,unused-ignore] # the RP2040 has none
 
 import slots
 
@@ -20,7 +20,7 @@ def check(folder: str = "") -> None:
     """Go to the other partition if the record says so."""
     record = slots.load(folder)
     said = record["firmware"]
-    is_new = Partition(Partition.RUNNING).info()[4] == said["to"]
+    is_new = Partition(Partition.RUNNING).info()[4] == said["to"]  # type: ignore[arg-type,unused-ignore]
     is_wanted = record["state"] == "new"
     if is_new and is_wanted:
         slots.store = _store

@@ -50,7 +50,8 @@ MAY_BE_ON_HEAP = {
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
     "ota/__init__": {"Updates.__init__", "Updates.tell", "Updates._begin"},
-    "ota/fetch": {"Sink.__init__", "work", "_steps", "_make_room"},
+    "ota/fetch": {"Sink.__init__", "Sink.digest", "work", "_steps", "_make_room"},
+    "ota/firmware": {"Sink.__init__", "Sink.digest", "partition", "switch"},
     "ota/manifest": {"static string 125"},
     # For a line that was typed.
     "prompt": {"Prompt._run", "Prompt._take"},

@@ -87,7 +87,7 @@ def _steps(u, said):
             yield
         sink.close()
         u.sink = None
-        found = yield from sink.hash()
+        found = yield from sink.digest()
         if found == digest:
             break
         os.remove(path)
@@ -237,7 +237,7 @@ class Sink:
                 self._synced = self.at
                 flash.sync(self.file)
 
-    def hash(self) -> "Generator[None, None, bytes]":
+    def digest(self) -> "Generator[None, None, bytes]":
         """Return the SHA-256 of what is on the flash, after some steps."""
         hashed = hashlib.sha256()
         buffer = bytearray(_BUFFER)

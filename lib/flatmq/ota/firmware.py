@@ -28,7 +28,7 @@ def partition(u: "Updates", said: "dict[str, Any]") -> "Any":
         from slots_esp32 import Partition  # type: ignore[import-not-found,unused-ignore]
 
         why = "kind: the firmware that runs has no second OTA partition"
-        running = Partition(Partition.RUNNING)
+        running = Partition(Partition.RUNNING)  # type: ignore[arg-type,unused-ignore]
         other = running.get_next_update()
         there = other.info()[4] != running.info()[4]
     except ImportError:
@@ -85,7 +85,7 @@ class Sink(fetch.Sink):
             flash.write(self.file, self.head, 0, 1)
             flash.sync(self.file)
 
-    def hash(self) -> "Generator[None, None, bytes]":
+    def digest(self) -> "Generator[None, None, bytes]":
         """Return the SHA-256 of what is on the flash, after some steps."""
         hashed = hashlib.sha256()
         for at in range(0, self.size, _PART):
