@@ -10,7 +10,7 @@ from device import on_device
 from flatmq_tools import bytecode
 
 # A method of the client, and an operation that goes through it with the version of MQTT.
-SEND = ("client.Client.publish", ("publishing", "qos0", 4))
+SEND = ("__init__.Client.publish", ("publishing", "qos0", 4))
 WORK = ("engine.engine.while", ("receiving", "qos0", 4))
 RECEIVE_5 = ("v5/carry.carried", ("receiving", "qos0", "5+"))
 PROPERTIES = ("v5/carry.carried", ("receiving", "qos0", "5+"))
