@@ -55,8 +55,8 @@ MAY_BE_ON_HEAP = {
     "ota/manifest": {"static string 125"},
     # For a line that was typed.
     "prompt": {"Prompt._run", "Prompt._take"},
-    # After a module was loaded.
-    "port": {"drop"},
+    # When a module is loaded, and after that.
+    "port": {"load", "drop"},
     "properties": {"Properties.__init__", "block", "_put"},
     # Once a peer has closed the connection.
     "rare/aside": {"Aside._behind"},

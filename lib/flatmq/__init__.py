@@ -207,7 +207,7 @@ class Client(Shown):
     qos: int
     head: bytearray  # and what goes before its payload, but for its first byte
     heads: "list[Any]"  # the same for each QoS; then the topics of these
-    known: "list[Any]"  # topic names that are valid, the newest last
+    known: "list[Any]"  # topic names that are valid, the newest first
 
     # The engine
     step: "Callable[[int | None], Any]"  # returns a bool, or an exception to be raised
@@ -384,8 +384,8 @@ class Client(Shown):
                 ):
                     name = load("checks").name(name)
                 if topic.__class__ is not bytearray:
-                    self.known.pop(0)
-                    self.known.append(name)
+                    self.known.pop()
+                    self.known.insert(0, name)
             head = self.heads[qos]
             head[0:] = b"\0\0"
             head.append(len(name) >> 8)

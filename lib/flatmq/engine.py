@@ -50,6 +50,15 @@ _HANDLER = const(1)
 _HOOK = const(2)
 
 
+def run(c: "Client") -> None:
+    """Start the engine, or another one after Ctrl-C has ended it.
+
+    A generator that waits keeps the names of the module that has called it, so that is this one.
+    """
+    c.step = engine(c).send
+    c.step(None)
+
+
 def engine(c: "Client") -> "Generator[Any, Any, None]":
     """Take the milliseconds of a `poll` at each step, or None to write only.
 

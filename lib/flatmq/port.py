@@ -30,7 +30,11 @@ def load(name: str, path: str = "rare") -> "object":
     This is the only place where a module is loaded by its name: see "When memory is
     claimed" in docs/design.md.
     """
-    return __import__("flatmq." + path + "." + name, None, None, (name,))
+    module = __import__("flatmq." + path + "." + name, None, None, (name,))
+    try:
+        return module
+    except NameError:  # what MicroPython may return after a load that memory was too short for
+        raise MemoryError from None
 
 
 def drop(*names: str) -> None:

@@ -3,7 +3,7 @@
 import random
 
 from .. import Client
-from ..engine import engine
+from ..engine import run
 from ..port import MICROPYTHON, Shown, const, drop, load
 from ..wire import connect, number
 
@@ -172,12 +172,6 @@ answers 64 8 268435456"""
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
     run(c)
-
-
-def run(c: Client) -> None:
-    """Start the engine, or another one after Ctrl-C has ended it."""
-    c.step = engine(c).send
-    c.step(None)
     drop("setup", "hello", "wire")
 
 
