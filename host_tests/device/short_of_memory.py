@@ -45,6 +45,7 @@ def main(left):
             raised += 1
         if client.error:
             kinds.add(client.error.kind)
+    full = client.state
     del blocks
     gc.collect()
     for _ in range(200):
@@ -54,7 +55,7 @@ def main(left):
             link.feed(packets.CONNACK)
         if client.connected and link.took_any():
             break
-    print("SEEN", raised, ",".join(sorted(kinds)) or "-", client.state, client.pending)
+    print("SEEN", raised, full, ",".join(sorted(kinds)) or "-", client.state, client.pending)
 
 
 main(int(sys.argv[1]))
