@@ -47,6 +47,7 @@ MAY_BE_ON_HEAP = {
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
     # When the board starts.
+    "slots_esp32": {"check"},  # before the program starts
     "slots": {
         *("Archive.__init__", "Archive.stat", "_crashed", "boot", "given_up", "load", "run"),
         "store",
