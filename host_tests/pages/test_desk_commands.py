@@ -196,7 +196,9 @@ def _files(words: tuple[str, ...], broker: SecureBroker) -> None:
         for name in filter(None, [reads.get(f"--{kind}"), *names]):
             Path(name).write_bytes(Path(broker.path(mine)).read_bytes())
     for name in words:
-        if name.endswith((".uf2", ".bin")):
+        if words[:3] == ("flatmq", "ota", "pack") and name.endswith(".bin"):
+            Path(name).write_bytes(downloads.application(boards.load(words[3]), 40_000))
+        elif name.endswith((".uf2", ".bin")):
             known = boards.load(words[2])
             file = Path(name)
             file.parent.mkdir(exist_ok=True)
