@@ -1,7 +1,8 @@
 """Check how the report looks in a browser: `python -m flatmq_rigs look`.
 
 It is shown as wide as a phone and as a desktop, by day and by night. The check fails where
-something sticks out at the side, cards are not beside each other, or a chart is blank.
+something sticks out at the side, cards are not beside each other, or a chart is blank, also when
+it is printed.
 """
 
 from __future__ import annotations
@@ -86,6 +87,19 @@ def drawn(page: Path) -> None:
             raise LookError(f"a chart is blank: {chart[:200]}")
 
 
+def printed(page: Path, to: Path) -> None:
+    """LookError if what is printed lacks the charts that are below the window."""
+    size = {}
+    for height in (600, HEIGHT):
+        _browse(
+            page, max(WIDTHS), "light", f"--window-size={max(WIDTHS)},{height}",
+            f"--print-to-pdf={to.absolute()}",
+        )  # fmt: skip
+        size[height] = to.stat().st_size
+    if size[600] < 0.9 * size[HEIGHT]:
+        raise LookError(f"printed from a low window, charts are missing: {size} bytes")
+
+
 def check(seen: Image.Image, width: int, beside: bool, colours: str) -> None:
     """LookError if something sticks out, or cards are beside each other only if they must not."""
     paper, page = COLOURS[colours]
@@ -110,6 +124,7 @@ def cards(seen: Image.Image, paper: tuple[int, int, int]) -> int:
 def all_of(page: Path, to: Path) -> list[Path]:
     """Check a page in each width and by each light; return its pictures. Raises LookError."""
     drawn(page)
+    printed(page, to / "printed.pdf")
     pictures = []
     for colours in COLOURS:
         for width, beside in WIDTHS.items():

@@ -52,6 +52,10 @@ const seen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) if (isIntersecting && !drawn.get(target)) draw(target);
 }, { rootMargin: "300px" });
 
+addEventListener("beforeprint", () => {
+  for (const box of document.querySelectorAll(".drawn")) if (!drawn.get(box)) draw(box);
+});
+
 dark.addEventListener("change", () => {
   theme = undefined;
   for (const box of [...drawn.keys()]) redraw(box);
