@@ -44,8 +44,7 @@ def _store(record, folder=""):
     """Replace the record; keep a firmware that has proved itself."""
     if record["state"] == "good" and "firmware" in record:
         Partition.mark_app_valid_cancel_rollback()
-        program = record["old"]["version"].split(", firmware ")[0]
-        record["version"] = program + ", firmware " + record["version"]
+        record["version"] = record["old"]["version"]  # that of the program, which stays
         end(record)
     _plain(record, folder)
 

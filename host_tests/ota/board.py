@@ -35,6 +35,9 @@ class Client:
     def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
         self.topics, self.handler = topics, handler
 
+    def no_room(self, n: int, qos: int) -> bool:
+        return False
+
     def publish(self, topic: bytes, payload: Any, qos: int, retain: bool = False) -> int:
         self.sent.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload)))
         return 1

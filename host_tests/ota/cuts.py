@@ -61,6 +61,9 @@ class Client:
     def subscribe(self, topics, handler, qos, chunks):
         self.handler = handler
 
+    def no_room(self, n, qos):
+        return False
+
     def publish(self, topic, payload, qos, retain=False):
         if topic == b"dev/b/ota/get":
             at = int.from_bytes(payload[8:], "big")

@@ -86,6 +86,28 @@ def test_lines_run_on_the_board(board: Board, near: broker.Broker, key_file: Pat
     assert "NameError" in _typed(near, key_file, "x")
 
 
+@pytest.mark.parametrize("text", ["chr(1) * 600", "'\\n' * 600", "chr(8364) * 600"])
+def test_an_answer_that_json_makes_longer(
+    board: Board, near: broker.Broker, key_file: Path, text: str
+) -> None:
+    shown = _typed(near, key_file, f"print({text})", "1 + 1")
+    assert " ...\n2\n" in shown
+    assert board.is_alive()
+
+
+def test_too_small_for_what_is_to_be_said() -> None:
+    from flatmq.ota import Updates
+    from flatmq.prompt import Prompt
+
+    client = Client(b"pico-1", "127.0.0.1", tx_size=799)
+    for make in (
+        lambda: Updates(client, b"dev/pico-1/", "pico_w", 1, reset=lambda: None),
+        lambda: Prompt(client, b"dev/pico-1/", 1),
+    ):
+        with pytest.raises(ValueError, match="at most tx_size, 799 bytes, not 800"):
+            make()
+
+
 def test_without_the_key(board: Board, near: broker.Broker, tmp_path: Path) -> None:
     keys.generate(tmp_path / "other")
     with pytest.MonkeyPatch.context() as patch:
@@ -111,6 +133,9 @@ class Hand:
 
     def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
         self._handler = handler
+
+    def no_room(self, n: int, qos: int) -> bool:
+        return False
 
     def publish(self, topic: bytes, payload: str, qos: int) -> int:
         self.said.append(json.loads(payload))

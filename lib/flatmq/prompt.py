@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _LARGEST = const(2048)  # bytes of a signed line
 _MOST = const(600)  # characters of an answer
+_BYTES = const(700)  # of it as JSON
+_ROOM = const(797)  # bytes for that, and its topic
 _LONGEST = const(600)  # seconds of a session
 
 
@@ -41,13 +43,15 @@ class Prompt:
     key      int: the modulus of the RSA key that signs, whose exponent is 65,537
     names    what code can use; a dict
 
-    One session at a time, of ten minutes at most. `poll` runs a line, which blocks the program
-    until it is done: a watchdog that nobody feeds meanwhile resets the board.
+    ValueError if `tx_size` is too small. One session at a time, of ten minutes at most. `poll`
+    runs a line, which blocks the program until it is done: a watchdog that nobody feeds meanwhile
+    resets the board.
     """
 
     def __init__(
         self, client: "Client", base: bytes, key: int, names: "dict[str, Any] | None" = None
     ) -> None:
+        client.no_room(_ROOM, 1)
         self._client = client
         self._key = key
         self._to = base[:-1].decode()
@@ -95,12 +99,17 @@ class Prompt:
             self._whole = message.last
 
     def _left(self):
-        return max(0, ticks_diff(self._end, clock.ticks_ms()) // 1000) if self._n else 0
+        return max(0, ticks_diff(self._end, clock.ticks_ms()) // 1000)
 
     def _say(self, **said):
         from json import dumps
 
         self._answer = dumps(said)
+        n = _MOST
+        while len(self._answer.encode()) > _BYTES:
+            said["out"] = said["out"][:n] + " ...\n"
+            self._answer = dumps(said)
+            n //= 2
 
     def _offer(self):
         """Say for which session lines must be signed, unless there is one."""
@@ -128,8 +137,6 @@ class Prompt:
         self._n += 1
         if not code:  # the end
             self._end = clock.ticks_ms()
-            self._say(n=self._n, out="", left=0)
-            return
         self._say(n=self._n, out=self._run(code), left=self._left())
 
     def _run(self, code):
@@ -152,6 +159,5 @@ class Prompt:
                 exec(code, self._names)
         except Exception as error:
             print_exception(error, out)
-        text = out.getvalue()
         collect()
-        return text if len(text) <= _MOST else text[:_MOST] + " ..."
+        return out.getvalue()

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from ..rare.message import Message
 
 _LARGEST = const(2048)  # bytes of a manifest
+_ROOM = const(797)  # bytes of a status, and more
 
 
 class Updates:
     """The updates of one board.
 
-    client   not started yet. It needs room for one more subscription, and a `tx_size` of 300
+    client   not started yet. It needs room for one more subscription, and a `tx_size` of 800
     base     bytes: what the board's topics begin with, such as b"dev/pico-1/"
     board    str: the kind of board that a version must be made for, as `flatmq boards` has it
     key      int: the modulus of the RSA key that signs, whose exponent is 65,537
@@ -49,7 +50,8 @@ class Updates:
     reset    resets the board; by default `machine.reset`
     folder   where the slots are; "" on a board
 
-    A new version whose program does not call `poll` at least every 8 s is reset by a watchdog.
+    ValueError if `tx_size` is too small. A new version whose program does not call `poll` at least
+    every 8 s is reset by a watchdog.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Updates:
         reset: "Callable[[], None] | None" = None,
         folder: str = "",
     ) -> None:
+        client.no_room(_ROOM, 1)
         if reset is None:
             import machine
 
@@ -122,14 +125,16 @@ class Updates:
     def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
         """Publish the status, with another state of the update if one is given."""
         if state is not None:
-            self.state, self.why = state, why
+            self.state, self.why = state, why[:120]
         from json import dumps
+        from sys import version
 
         r = self.record
         status = {
             "board": self.board,
             "version": r["version"],
             "counter": r["counter"],
+            "micropython": version,
             "state": self.state or r["state"],
             "to": self.to,
             "manifest": self._about,
@@ -229,19 +234,17 @@ class Updates:
 
     def _prove(self) -> None:
         """Look whether a new version has proved itself, or had its time."""
-        c = self.client
+        c, r = self.client, self.record
         acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
         if acknowledged and (self._healthy is None or self._healthy()):
             self._unproved = False
-            self.record["state"] = "good"
-            self.record["tries"] = self.record["crashes"] = 0
-            self.record["why"] = ""
-            slots.store(self.record, self.folder)
+            r["state"] = "good"
+            r["tries"] = r["crashes"] = 0
+            r["why"] = ""
+            slots.store(r, self.folder)
             self.tell()
-        elif (
-            self.record["state"] == "new" and ticks_diff(clock.ticks_ms(), self._began) >= self._ms
-        ):
+        elif r["state"] == "new" and ticks_diff(clock.ticks_ms(), self._began) >= self._ms:
             why = "not healthy" if acknowledged else "no acknowledgement"
-            self.record["why"] = why if c.connected else "no connection"
-            slots.store(self.record, self.folder)
+            r["why"] = why if c.connected else "no connection"
+            slots.store(r, self.folder)
             self.reset()

@@ -25,10 +25,13 @@ def main(
     client.disconnect()
     said = {topic.split("/")[1]: boards.status(payload) for topic, payload in found.items()}
     table = Table(box=box.SIMPLE)
-    for head in ("board", "kind", "version", "update", "remark"):
+    for head in ("board", "kind", "version", "MicroPython", "update", "remark"):
         table.add_column(head, overflow="fold")
     for name, each in sorted(said.items()):
-        row = name, each.get("board"), each.get("version"), _update(each), _remark(each)
+        micropython = str(each.get("micropython") or "").rpartition("MicroPython ")[2]
+        row = (
+            name, each.get("board"), each.get("version"), micropython, _update(each), _remark(each)
+        )  # fmt: skip
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table if said else "no board has said anything of updates")
     return 0
