@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,19 @@ def interpreter_command(name: str, heap: str) -> list[str]:
     if found is None:
         pytest.fail(interpreter.MISSING)
     return found
+
+
+def printed(
+    name: str, heap: str, *words: object, folders: Iterable[Path] = (), timeout: float = 60
+) -> str:
+    """Return what an interpreter prints that imports from `folders`; it must end well."""
+    done = subprocess.run(
+        [*interpreter_command(name, heap), *map(str, words)],
+        env=interpreter.environment(*folders),
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, interpreter.last_words(done)
+    return done.stdout
 
 
 def library(name: str) -> Path:

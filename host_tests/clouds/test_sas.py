@@ -7,19 +7,16 @@ import datetime
 import hashlib
 import hmac
 import json
-import subprocess
 from typing import Any
 from urllib.parse import parse_qs, quote
 
 import pytest
 
-from conftest import interpreter_command, library
+from conftest import library, printed
 from flatmq_rigs import webassembly
-from flatmq_tools import interpreter
 
 NARROW = "micropython, 32 bits"  # as a board, where a time is more than a small int
 PYTHONS = ("cpython", "micropython", NARROW)
-TIMEOUT = 60  # seconds until an interpreter is ended
 
 # Prints, as JSON, what each of a list of expressions is at a time in UTC.
 PROGRAM = """
@@ -53,16 +50,7 @@ def run(python: str, *tasks: tuple[tuple[int, ...], str]) -> list[Any]:
         found = json.loads("".join(webassembly.run([program], {"/lib": library(python)})))
         assert isinstance(found, list)
         return found
-    done = subprocess.run(
-        [*interpreter_command(python, "192k"), "-c", program],
-        env=interpreter.environment(library(python)),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(printed(python, "192k", "-c", program, folders=[library(python)]))
     assert isinstance(found, list)
     return found
 

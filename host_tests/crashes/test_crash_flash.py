@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from conftest import interpreter_command
-from flatmq_tools import interpreter
-from flatmq_tools.bytecode import library
+from conftest import library, printed
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # the flash is in it
-DEADLINE = 300
 
 
 def _seen(script: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [*interpreter_command("micropython", HEAP), str(HERE / script), *arguments],
-        env=interpreter.environment(library(), HERE.parent / "spool"),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    words = done.stdout.splitlines()[-1].split()
+    folders = [library("micropython"), HERE.parent / "spool"]
+    said = printed("micropython", HEAP, HERE / script, *arguments, folders=folders, timeout=300)
+    words = said.splitlines()[-1].split()
     assert words[0] == "SEEN"
     return words[1:]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import typed_command
-from conftest import ROOT, interpreter_command, library
+from conftest import ROOT, interpreter_command, library, printed
 from flatmq_tools import broker, timing
 from flatmq_tools.interpreter import environment
 from observer import Observer
@@ -44,7 +43,7 @@ def running() -> Iterator[broker.Broker]:
 
 
 @pytest.fixture
-def printed(running: broker.Broker) -> Iterator[io.StringIO]:
+def shown(running: broker.Broker) -> Iterator[io.StringIO]:
     """The command at work, and what it prints."""
     text = io.StringIO()
     stop = threading.Event()
@@ -57,25 +56,18 @@ def printed(running: broker.Broker) -> Iterator[io.StringIO]:
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
-def test_a_board_has_the_time(python: str, running: broker.Broker, printed: io.StringIO) -> None:
+def test_a_board_has_the_time(python: str, running: broker.Broker, shown: io.StringIO) -> None:
     program = BOARD.format(host=running.host, port=running.port, deadline=DEADLINE)
     before = time.time()
-    done = subprocess.run(
-        [*interpreter_command(python, "128k"), "-c", program],
-        env=environment(library(python)),
-        capture_output=True,
-        text=True,
-        timeout=2 * DEADLINE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    second, took = map(int, done.stdout.split())
+    folders = [library(python)]
+    said = printed(python, "128k", "-c", program, folders=folders, timeout=2 * DEADLINE)
+    second, took = map(int, said.split())
     assert before - 1 <= second - took / 2000 <= time.time() + 1
-    assert printed.getvalue() == "clock asks for the time\n"
+    assert shown.getvalue() == "clock asks for the time\n"
 
 
 def test_the_program_of_the_page_sets_the_clock(
-    running: broker.Broker, printed: io.StringIO, tmp_path: Path
+    running: broker.Broker, shown: io.StringIO, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "crashes.md").read_text("utf-8")
     program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[2]
@@ -92,7 +84,7 @@ def test_the_program_of_the_page_sets_the_clock(
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"12345678901", b"-1"])
 def test_what_is_no_request_is_not_answered(
-    payload: bytes, running: broker.Broker, printed: io.StringIO
+    payload: bytes, running: broker.Broker, shown: io.StringIO
 ) -> None:
     with Observer(running.host, running.port, "dev/odd/time") as seen:
         seen.until(

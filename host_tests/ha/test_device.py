@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,16 @@ from typing import Any
 import pytest
 
 import peer
-from conftest import interpreter_command, library
+from conftest import library, printed
 from flatmq import Client
 from flatmq.ha import Device
-from flatmq_tools import interpreter
 from ha import documented
 from ha.documented import available
 from packets import strict
 from unit.fake_link import Bench, Clock
 
 CONFIG = "homeassistant/device/{}/config"
-PROGRAM = Path(__file__).parent / "describe.py"
+HERE = Path(__file__).parent
 HEAP = "160k"  # of a 64-bit interpreter, for the client, the device and the compiler
 
 
@@ -82,13 +80,8 @@ def home(clock: Clock) -> Home:
 @pytest.mark.parametrize("python", ["cpython", "micropython"])
 def test_the_message_has_what_is_documented(python: str) -> None:
     """With one component of each platform, and many times as large as the queue."""
-    done = subprocess.run(
-        [*interpreter_command(python, HEAP), str(PROGRAM)],
-        env=interpreter.environment(library(python)),
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    size, *lines = done.stdout.splitlines()
+    folders = [library(python), HERE.parent / "spool"]
+    size, *lines = printed(python, HEAP, HERE / "describe.py", folders=folders).splitlines()
     seen = {}
     for line in lines:
         topic, payload = (bytes.fromhex(word) for word in line.split())

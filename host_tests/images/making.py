@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import subprocess
 import tempfile
 from pathlib import Path
 
-from conftest import HERE, interpreter_command
-from flatmq_tools import contents, image, interpreter
+from conftest import HERE, printed
+from flatmq_tools import contents, image
 from flatmq_tools.boards import Board
 
 SETTINGS = {"wifi": {"ssid": "home", "password": "12345678"}}
@@ -60,17 +59,9 @@ def make(board: Board, folder: Path, firmware: bytes) -> bytes:
 
 def on_board(*arguments: object) -> list[str]:
     """The lines that MicroPython prints."""
-    found = subprocess.run(
-        [*interpreter_command("micropython", "64m"), HERE / "images/on_board.py"]
-        + [str(argument) for argument in arguments],
-        env=interpreter.environment(HERE / "spool"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
-    return found.stdout.splitlines()
+    script = HERE / "images/on_board.py"
+    said = printed("micropython", "64m", script, *arguments, folders=[HERE / "spool"])
+    return said.splitlines()
 
 
 def listed(lines: list[str], root: str = "/board") -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from conftest import ROOT
 from flatmq_tools.ota import package
+from ota.fakes import Client, Message
 
 sys.path.append(str(ROOT / "boards" / "shared"))
 
@@ -18,55 +19,6 @@ from flatmq.ota import Updates
 
 ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
 MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
-
-
-class Client:
-    """A client that the broker, which is the test, sends messages."""
-
-    connected = True
-    pending = 0
-
-    class stats:
-        connects = 1
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[bytes, bytes]] = []
-
-    def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
-        self.topics, self.handler = topics, handler
-
-    def no_room(self, n: int, qos: int) -> bool:
-        return False
-
-    def publish(self, topic: bytes, payload: Any, qos: int, retain: bool = False) -> int:
-        self.sent.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload)))
-        return 1
-
-    def awaits(self, pid: int) -> bool:
-        return False
-
-    def disconnect(self) -> None:
-        pass
-
-
-class Message:
-    """A message in one piece."""
-
-    offset = 0
-    last = True
-
-    def __init__(self, topic: bytes, payload: bytes) -> None:
-        self.topic, self.payload, self.buf = topic, payload, bytearray(payload)
-        self.at, self.end, self.total = 0, len(payload), len(payload)
-
-    def __len__(self) -> int:
-        return self.total
-
-    def __getitem__(self, i: int) -> int:
-        return self.buf[i]
-
-    def is_topic(self, name: bytes) -> bool:
-        return self.topic == name
 
 
 class Board:

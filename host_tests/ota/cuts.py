@@ -11,6 +11,7 @@ import hashlib
 import sys
 
 import fake_esp32
+import fakes
 import vfs
 from fake_machine import Reset, machine
 from flash_chip import STOP, TORN, Chip, PowerCut
@@ -23,46 +24,11 @@ BLOCKS = 64
 PIECE = 4096
 
 
-class Message:
-    """A message, whole."""
-
-    offset = 0
-    last = True
-
-    def __init__(self, topic, payload):
-        self.topic = topic
-        self.payload = payload
-        self.buf = bytearray(payload)
-        self.at = 0
-        self.end = self.total = len(payload)
-
-    def __len__(self):
-        return self.total
-
-    def __getitem__(self, i):
-        return self.buf[i]
-
-    def is_topic(self, name):
-        return self.topic == name
-
-
-class Client:
+class Client(fakes.Client):
     """A client whose broker has the manifest, and a desk that answers."""
-
-    connected = True
-    pending = 0
-
-    class stats:
-        connects = 1
 
     def __init__(self):
         self.waiting = [(b"dev/b/ota/manifest", MANIFEST)]
-
-    def subscribe(self, topics, handler, qos, chunks):
-        self.handler = handler
-
-    def no_room(self, n, qos):
-        return False
 
     def publish(self, topic, payload, qos, retain=False):
         if topic == b"dev/b/ota/get":
@@ -72,13 +38,7 @@ class Client:
 
     def poll(self):
         if self.waiting:
-            self.handler(Message(*self.waiting.pop(0)))
-
-    def awaits(self, pid):
-        return False
-
-    def disconnect(self):
-        pass
+            self.handler(fakes.Message(*self.waiting.pop(0)))
 
 
 def life(chip):

@@ -1,7 +1,7 @@
 """The bytes of heap that the pieces of an update ask for, on MicroPython.
 
-pieces.py FOLDER [firmware]. The client and its messages are made beforehand, so that only the
-update itself is counted.
+pieces.py FOLDER application|firmware. The client and its messages are made beforehand, so that
+only the update itself is counted.
 """
 
 import sys
@@ -10,7 +10,7 @@ import micropython
 
 from flatmq.ota.fetch import Sink
 
-IS_FIRMWARE = len(sys.argv) > 2
+IS_FIRMWARE = sys.argv[2] == "firmware"
 PIECE = 4096 if IS_FIRMWARE else 1024
 PIECES = 40
 PART = 200  # bytes that come at a time

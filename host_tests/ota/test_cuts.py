@@ -6,20 +6,16 @@ A slice of the writes is cut, and with --whole each write.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import sizes
-from conftest import ROOT, interpreter_command, library
-from flatmq_tools import interpreter
+from conftest import ROOT, library, printed
 from flatmq_tools.ota import keys, package, push
 
 HERE = Path(__file__).parent
 SLICES = 7
-
-
 CASES = [(kind, first) for kind in ("application", "0", "1") for first in range(1, SLICES + 1)]
 
 
@@ -42,17 +38,9 @@ def test_a_cut(kind: str, first: int, tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     path = [HERE, HERE.parent / "spool", ROOT / "boards" / "shared", library("micropython")]
-    done = subprocess.run(
-        [
-            *interpreter_command("micropython", "2m"), HERE / "cuts.py",
-            *(tmp_path / name for name in files), str(first), str(SLICES),
-            *([kind] if is_firmware else []),
-        ],
-        env={"MICROPYPATH": ":".join(map(str, path))},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, interpreter.last_words(done)
-    writes, cuts, before, after = map(int, done.stdout.splitlines()[-1].split())
+    words = [*(tmp_path / name for name in files), first, SLICES, *[kind][: int(is_firmware)]]
+    seen = printed("micropython", "2m", HERE / "cuts.py", *words, folders=path, timeout=300)
+    writes, cuts, before, after = map(int, seen.splitlines()[-1].split())
     assert cuts == 2 * len(range(first, writes + 1, SLICES))
     assert before + after == cuts
     assert before

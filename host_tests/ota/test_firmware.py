@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from conftest import ROOT, interpreter_command, library
+from conftest import interpreter_command
 from flatmq import port
-from flatmq_tools import interpreter
 from flatmq_tools.ota import keys, package, push
 from ota.board import Board
 from ota.fake_esp32 import Flash
@@ -260,17 +259,6 @@ def test_a_flash_that_cannot_be_written(tmp_path: Path, key: RSAPrivateKey) -> N
     assert board.said["state"] == "failed"
     board.flash.cut = lambda: None
     assert board.offer()["version"] == "1"
-
-
-def test_a_piece_costs_no_heap(tmp_path: Path) -> None:
-    path = [HERE, ROOT / "boards" / "shared", library("micropython")]
-    done = subprocess.run(
-        [*interpreter_command("micropython", "800k"), HERE / "pieces.py", tmp_path, "firmware"],
-        env={"MICROPYPATH": ":".join(map(str, path))},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, interpreter.last_words(done)
-    assert done.stdout.split() == ["0", "True"]
 
 
 def test_firmware_that_cannot_load_what_is_on_the_board(key_file: Path, tmp_path: Path) -> None:

@@ -6,16 +6,14 @@ import base64
 import dataclasses
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from conftest import ROOT, interpreter_command, library
+from conftest import ROOT, library, printed
 from flatmq import port, signed
-from flatmq_tools import interpreter
 from flatmq_tools.ota import keys, push
 from ota.board import ARCHIVE, MADE, Board
 
@@ -268,12 +266,9 @@ def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
     assert board.resets
 
 
-def test_a_piece_costs_no_heap(tmp_path: Path) -> None:
-    path = [ROOT / "boards" / "shared", library("micropython")]
-    done = subprocess.run(
-        [*interpreter_command("micropython", "200k"), HERE / "pieces.py", tmp_path],
-        env={"MICROPYPATH": ":".join(map(str, path))},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, interpreter.last_words(done)
-    assert done.stdout.split() == ["0", "True"]
+@pytest.mark.parametrize("kind", ["application", "firmware"])
+def test_a_piece_costs_no_heap(kind: str, tmp_path: Path) -> None:
+    folders = [HERE, ROOT / "boards" / "shared", library("micropython")]
+    script = HERE / "pieces.py"
+    said = printed("micropython", "800k", script, tmp_path, kind, folders=folders)
+    assert said.split() == ["0", "True"]

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import ota.board
 from flatmq import Client, port
 from flatmq_tools import broker
 from flatmq_tools.ota import keys, prompt
+from ota.fakes import Message
 
 TO = "dev/pico-1"
 
@@ -144,8 +144,8 @@ class Hand:
     def hears(self, topic: bytes, payload: bytes) -> list[dict[str, Any]]:
         """Return what the board answers."""
         self.said.clear()
-        message = ota.board.Message(topic, payload)
-        message.retain = 0  # type: ignore[attr-defined]
+        message = Message(topic, payload)
+        message.retain = 0
         self._handler(message)
         self.prompt.poll()
         return self.said

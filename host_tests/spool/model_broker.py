@@ -188,9 +188,14 @@ class Broker:
                 self.outgoing.pop(at)
                 self._sent_up_to -= at < self._sent_up_to
         elif kind == 8:
+            at, granted = 2, b""
             if self.v5:
-                self._identifier = body[2 : 3 + body[2]]
-            self._out.append(_packet(0x90, body[:2] + (b"\0" if self.v5 else b"") + b"\x02"))
+                at, granted = 3 + body[2], b"\0"
+                self._identifier = body[2:at]
+            while at < len(body):
+                at += 3 + (body[at] << 8 | body[at + 1])
+                granted += bytes((body[at - 1] & 3,))
+            self._out.append(_packet(0x90, body[:2] + granted))
         elif kind == 12:
             self._out.append(_packet(0xD0, b""))
         else:
