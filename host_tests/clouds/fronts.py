@@ -9,7 +9,6 @@ import hmac
 import select
 import socket
 import ssl
-import threading
 import time
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
@@ -20,7 +19,6 @@ from scapy.layers.tls.all import TLS, TLS_Ext_ServerName, TLSClientHello
 from flatmq_tools.broker import LOOPBACK
 from packets import strict
 
-PATIENCE = 30.0  # seconds that a peer may take for its first bytes
 _CHUNK = 65536  # bytes read at once
 _NOT_AUTHORIZED = bytes((0x20, 2, 0, 5))  # CONNACK
 
@@ -49,71 +47,27 @@ def _relay(a: socket.socket, b: socket.socket) -> None:
             (b if end is a else a).sendall(data)
 
 
-class _Front:
-    """A server on loopback at `port` that passes accepted connections on to `target`.
-
-    `target` is a port of loopback.
-    """
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._server = socket.create_server((LOOPBACK, 0))
-        self.port = int(self._server.getsockname()[1])
-        self._ends: set[socket.socket] = set()
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                end, _ = self._server.accept()
-            except OSError:
-                return
-            end.settimeout(PATIENCE)
-            self._ends.add(end)
-            thread = threading.Thread(target=self._serve, args=(end,))
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, end: socket.socket) -> None:
-        # Whatever goes wrong is a connection that ends.
-        with end, contextlib.suppress(OSError, EOFError, ValueError):
-            self._pass(end)
-        self._ends.discard(end)
-
-    def _pass(self, end: socket.socket) -> None:
-        """Serve one connection."""
-        raise NotImplementedError
-
-    def _on(self, end: socket.socket, first: bytes) -> None:
-        """Pass a connection on, whose first bytes were read."""
-        with socket.create_connection((LOOPBACK, self._target)) as broker:
-            broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            broker.sendall(first)
-            _relay(end, broker)
-
-    def close(self) -> None:
-        """End it and all connections."""
-        for end in (self._server, *self._ends):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for thread in self._threads:
-            thread.join(PATIENCE)
+def _pass_on(end: socket.socket, first: bytes, target: int) -> None:
+    """Pass a connection on to a port of loopback; its first bytes were read."""
+    with socket.create_connection((LOOPBACK, target)) as broker:
+        broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker.sendall(first)
+        _relay(end, broker)
 
 
-class NameCheck(_Front):
-    """Passes on only what asks for `name` in its ClientHello (SNI).
+class NameCheck:
+    """Passes on to the port `target` only what asks for `name` in its ClientHello (SNI).
 
     `seen` has every name, and "" for a hello without one.
     """
 
     def __init__(self, target: int, name: str) -> None:
-        self.name = name
+        self._target = target
+        self._name = name
         self.seen: list[str] = []
-        super().__init__(target)
 
-    def _pass(self, end: socket.socket) -> None:
+    def serve(self, end: socket.socket) -> None:
+        """Serve one connection."""
         head = _exactly(end, 5)
         record = head + _exactly(end, int.from_bytes(head[3:], "big"))
         asked = ""
@@ -122,12 +76,12 @@ class NameCheck(_Front):
             if isinstance(extension, TLS_Ext_ServerName):
                 asked = extension.servernames[0].servername.decode()
         self.seen.append(asked)
-        if asked == self.name:
-            self._on(end, record)
+        if asked == self._name:
+            _pass_on(end, record, self._target)
 
 
-class Hub(_Front):
-    """A front end like Azure IoT Hub.
+class Hub:
+    """A front end like Azure IoT Hub, before the broker at the port `target`.
 
     It needs TLS 1.2, a user name of a fixed form, and a SAS token as password, without which
     CONNACK has 5. A connection ends when its token expires. `refused` says why, for each
@@ -135,6 +89,7 @@ class Hub(_Front):
     """
 
     def __init__(self, target: int, host: str, device: str, key: bytes, holder: Path) -> None:
+        self._target = target
         self._host = host
         self._device = device
         self._key = key
@@ -145,7 +100,6 @@ class Hub(_Front):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.maximum_version = ssl.TLSVersion.TLSv1_2
         self._context.load_cert_chain(f"{holder}.pem", f"{holder}.key.pem")
-        super().__init__(target)
 
     def advance(self, seconds: int) -> None:
         """Put its clock forward, and end what has expired by then."""
@@ -158,13 +112,16 @@ class Hub(_Front):
     def _now(self) -> float:
         return time.time() + self._ahead
 
-    def _pass(self, end: socket.socket) -> None:
+    def close(self) -> None:
+        """End what is open."""
+        self.advance(1 << 32)
+
+    def serve(self, end: socket.socket) -> None:
+        """Serve one connection."""
         with self._context.wrap_socket(end, server_side=True) as secured:
-            self._ends.add(secured)  # wrapping has taken the socket out of `end`
             try:
                 self._greet(secured)
             finally:
-                self._ends.discard(secured)
                 self._expiries.pop(secured, None)
 
     def _greet(self, end: ssl.SSLSocket) -> None:
@@ -183,7 +140,7 @@ class Hub(_Front):
             return
         self.tokens.append(token)
         self._expiries[end] = int(parse_qs(token.partition(" ")[2])["se"][0])
-        self._on(end, packet)
+        _pass_on(end, packet, self._target)
 
     def _fault(self, client_id: str, user: str, token: str) -> str:
         """Return why a CONNECT is refused; empty if it is not."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from certs.answering import answering
 from flatmq_rigs.certificates import Issued
 from flatmq_tools import broker, ports
 from scenario_child import play
@@ -67,9 +68,9 @@ class Services:
         self.checks: dict[str, NameCheck] = {}
         for section in (page.AWS, page.GRID, page.PASSWORDS):
             check = NameCheck(self.behind[section], HOSTS[section])
-            stack.callback(check.close)
             self.checks[section] = check
-            self.ports[section] = check.port
+            address = stack.enter_context(answering(check.serve))
+            self.ports[section] = int(address.rpartition(":")[2])
 
     def _write(self) -> None:
         ca = Issued("Authority of the clouds", authority=True)
@@ -125,11 +126,9 @@ class Services:
     def hub(self, target: broker.Broker) -> Iterator[Hub]:
         """The stand-in for the hub, before that broker."""
         hub = Hub(target.port, HOSTS[page.AZURE], NAME, KEY, self.holder(page.AZURE))
-        self.ports[page.AZURE] = hub.port
-        try:
+        with answering(hub.serve) as address, contextlib.closing(hub):
+            self.ports[page.AZURE] = int(address.rpartition(":")[2])
             yield hub
-        finally:
-            hub.close()
 
     def run(
         self,

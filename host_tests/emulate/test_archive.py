@@ -10,9 +10,7 @@ import pytest
 from emulate.files import BOOT, ESP32, unpack
 from flatmq_tools import boards, image, interpreter
 from flatmq_tools.emulate import archive, qemu
-from images import downloads
 
-SIZE = 0x54321
 FILES = {
     "/main.py": b"import one, two.three\n",
     "/boot.py": b"print('a boot.py of a sketch')\n",
@@ -32,14 +30,8 @@ except ImportError:
 """
 
 
-@pytest.fixture
-def firmware(tmp_path: Path) -> Path:
-    file = tmp_path / "firmware.bin"
-    file.write_bytes(downloads.esp32(boards.load("esp32"), SIZE))
-    return file
-
-
-def test_modules_are_found_in_the_flash(tmp_path: Path, firmware: Path) -> None:
+def test_modules_are_found_in_the_flash(tmp_path: Path) -> None:
+    firmware = Path("esp32.bin")
     board = boards.load("esp32")
     made = archive.make(board, FILES, firmware)
     assert made.image.startswith(firmware.read_bytes())
@@ -64,9 +56,7 @@ def test_modules_are_found_in_the_flash(tmp_path: Path, firmware: Path) -> None:
     ], done.stderr
 
 
-def test_modules_that_have_no_room(firmware: Path) -> None:
+def test_modules_that_have_no_room() -> None:
     large = {**FILES, "/large.py": b"#" * 0x1B0000}
-    with pytest.raises(
-        image.ImageError, match=r"firmware.bin: .* no room for .* bytes of modules"
-    ):
-        archive.make(boards.load("esp32"), large, firmware)
+    with pytest.raises(image.ImageError, match=r"esp32.bin: .* no room for .* bytes of modules"):
+        archive.make(boards.load("esp32"), large, Path("esp32.bin"))

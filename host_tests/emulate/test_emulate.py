@@ -7,7 +7,6 @@ there is a firmware.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import sys
 import time
@@ -17,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from scapy.layers.dns import DNS, DNSQR
 
-from conftest import ROOT, SharedBrokers
+from conftest import SharedBrokers
 from flatmq_tools import boards, emulate
 from flatmq_tools.cli import main as cli
 from flatmq_tools.emulate.network import Network
@@ -42,17 +41,8 @@ T = "dev/+/telemetry"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a firmware that only the stand-in runs."""
-    board = boards.load("pico_w")
-    (tmp_path / "firmware.uf2").write_bytes(
-        downloads.uf2(board, downloads.program(board, 0x54321))
-    )
-    monkeypatch.chdir(tmp_path)
-    path = os.pathsep.join(str(ROOT / name) for name in ("lib", "tools", "host_tests"))
-    monkeypatch.setenv("PYTHONPATH", path)
+def emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulate, "MACHINE", [sys.executable, "-m", "emulate.stand_in"])
-    return tmp_path
 
 
 def flatmq(program: str, *options: str) -> Result:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from conftest import ROOT
-from flatmq_tools import boards, contents, emulate
+from flatmq_tools import contents, emulate
 from flatmq_tools.cli import main as cli
-from images import downloads
 
 WORKS = """\
 from flatmq import Client, stream_uart
@@ -40,18 +37,6 @@ sys.exit(42)
 """
 T = "dev/+/telemetry"
 BOTH = "esp32,esp32-picsimlab"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a firmware that only the stand-in runs."""
-    for name in ("esp32", "esp32_c3"):
-        firmware = downloads.esp32(boards.load(name), 0x54321)
-        (tmp_path / f"{name}.bin").write_bytes(firmware)
-    monkeypatch.chdir(tmp_path)
-    path = os.pathsep.join(str(ROOT / name) for name in ("lib", "tools", "host_tests"))
-    monkeypatch.setenv("PYTHONPATH", path)
-    return tmp_path
 
 
 def program(name: str, text: str) -> str:

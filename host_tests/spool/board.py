@@ -15,7 +15,7 @@ class Board:
     `on` is what handles messages to the topic `in`. What the client gives up is in `reported`.
     """
 
-    def __init__(self, folder: Path, version: int = 4, on=None, **spool) -> None:
+    def __init__(self, folder: Path, version: int = 4, on=None, broker=None, **spool) -> None:
         self.folder = folder
         self.client_options: dict = {
             "clean_session": False, "rx_size": 128, "inflight": 4, "keepalive": 0, "give_up": 3,
@@ -23,7 +23,7 @@ class Board:
         }  # fmt: skip
         self.spool_options = spool
         self.on = on
-        self.broker = Broker(version)
+        self.broker = broker or Broker(version)
         self.reported: list[tuple[int, bytes, str]] = []
         self.boot()
 

@@ -212,22 +212,17 @@ def test_a_payload_that_is_no_bytes_is_named(spool: Spool) -> None:
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("size", [*range(120, 135), *range(16384, 16388)])
 def test_the_largest_record_is_the_one_that_the_client_takes(
-    tmp_path: Path, size: int, version: int
+    tmp_path: Path, ticking: None, size: int, version: int
 ) -> None:
-    broker = Broker(version)
-    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
-        client = Client(b"c", tx_size=size, link=broker, version=version)
-        spool = Spool(client, str(tmp_path / "s"), segment=20000)
-        largest = next(n for n in range(size, 0, -1) if _accepts(spool, n))
-        client.start()
-        while not client.connected:
-            client.poll(1)
-        with pytest.raises(ValueError, match="tx_size"):
-            client.publish(b"t", bytes(largest + 1), 1)
-        for _ in range(PATIENCE):
-            spool.poll(1)
-    assert [len(body) for _, _, body in broker.taken] == [largest]
-    assert (spool.pending, spool.stats.dropped) == (0, 0)
+    board = Board(tmp_path, version, segment=20000)
+    board.client_options["tx_size"] = size
+    board.boot()
+    largest = next(n for n in range(size, 0, -1) if _accepts(board.spool, n))
+    with pytest.raises(ValueError, match="tx_size"):
+        board.client.publish(b"t", bytes(largest + 1), 1)
+    board.poll()
+    assert [len(body) for _, _, body in board.broker.taken] == [largest]
+    assert (board.spool.pending, board.spool.stats.dropped) == (0, 0)
 
 
 def _accepts(spool: Spool, n: int) -> bool:
@@ -249,22 +244,17 @@ def test_a_client_that_has_begun_its_work_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_no_other_message_has_an_identifier_of_a_record(tmp_path: Path, version: int) -> None:
+def test_no_other_message_has_an_identifier_of_a_record(
+    tmp_path: Path, ticking: None, version: int
+) -> None:
     """They survive a reboot, so that another message would be taken for a repetition."""
-    broker = Broker(version)
-    with (
-        mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms),
-        mock.patch("random.getrandbits", return_value=32765),
-    ):
-        client = Client(b"c", link=broker, version=version, clean_session=False)
-        spool = Spool(client, str(tmp_path))
-        assert spool.publish(b"t", b"record")
-        client.start()
-        assert [client.publish(b"t", b"", 1) for _ in range(4)] == [32766, 32767, 1, 2]
-        for _ in range(PATIENCE):
-            spool.poll(1)
-    assert len(broker.taken) == 5
-    assert (spool.pending, client.pending) == (0, 0)
+    with mock.patch("random.getrandbits", return_value=32765):
+        board = Board(tmp_path, version)
+    board.publish(0)
+    assert [board.client.publish(b"t", b"", 1) for _ in range(4)] == [32766, 32767, 1, 2]
+    board.poll()
+    assert len(board.broker.taken) == 5
+    assert (board.spool.pending, board.client.pending) == (0, 0)
 
 
 class _Watched(Broker):
@@ -289,26 +279,19 @@ class _Watched(Broker):
 
 
 @pytest.mark.parametrize("polls", range(1, 30))
-def test_after_a_reboot_what_was_sent_is_sent_with_dup(tmp_path: Path, polls: int) -> None:
+def test_after_a_reboot_what_was_sent_is_sent_with_dup(
+    tmp_path: Path, ticking: None, polls: int
+) -> None:
     """Also the last of what was in flight when a message before it was acknowledged early."""
     broker = _Watched()
-    options: dict = {"clean_session": False, "inflight": 4, "retry_ms": 1, "retry_max_ms": 1}
-    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
-        client = Client(b"c", link=broker, **options)
-        spool = Spool(client, str(tmp_path))
-        for i in range(12):
-            assert spool.publish(b"t", b"%05d" % i, 2 - i % 2)
-        client.start()
-        for _ in range(polls):
-            spool.poll(1)
-        broker.plug()
-        client = Client(b"c", link=broker, **options)
-        spool = Spool(client, str(tmp_path))
-        client.start()
-        for _ in range(PATIENCE):
-            spool.poll(1)
+    board = Board(tmp_path, broker=broker)
+    for i in range(12):
+        board.publish(i, qos=2 - i % 2)
+    board.poll(polls)
+    board.boot()
+    board.poll()
     assert broker.again == []
-    assert spool.pending == 0
+    assert board.spool.pending == 0
 
 
 def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None:
@@ -322,53 +305,42 @@ def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None
     assert client.gate is gate
 
 
-def test_a_full_flash_gives_back_the_room_of_settled_records(tmp_path: Path) -> None:
-    broker = Broker()
+def test_a_full_flash_gives_back_the_room_of_settled_records(
+    tmp_path: Path, ticking: None
+) -> None:
+    board = Board(tmp_path, head=128)
 
     def write(*arguments: Any) -> None:
-        if list(tmp_path.glob("*.seg")):
+        if list(tmp_path.rglob("*.seg")):
             raise OSError(errno.ENOSPC, "no space")
         flash.write(*arguments)
 
-    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
-        client = Client(b"c", link=broker, retry_ms=1, retry_max_ms=1)
-        spool = Spool(client, str(tmp_path), head=128)
-        for i in range(30):
-            assert spool.publish(b"t", b"%05d" % i)
-        client.start()
-        for _ in range(PATIENCE):
-            spool.poll(1)
-        assert (spool.pending, len(list(tmp_path.glob("*.seg")))) == (0, 1)
-        with mock.patch("flatmq.store.write", write):
-            assert spool.publish(b"t", b"%05d" % 30)
-        for _ in range(PATIENCE):
-            spool.poll(1)
-    assert [int(body) for _, _, body in broker.taken] == list(range(31))
-    assert (spool.stats.refused, spool.stats.dropped) == (0, 0)
+    board.publish(*range(30))
+    board.poll()
+    assert (board.spool.pending, len(list(tmp_path.rglob("*.seg")))) == (0, 1)
+    with mock.patch("flatmq.store.write", write):
+        board.publish(30)
+    board.poll()
+    assert board.got == list(range(31))
+    assert (board.spool.stats.refused, board.spool.stats.dropped) == (0, 0)
 
 
-def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Path) -> None:
-    broker = Broker()
-    first = Spool(Client(b"c", link=broker), str(tmp_path), segment=512, head=0)
-    for i in range(40):
-        assert first.publish(b"t", b"%05d" % i + bytes(20))
-    first.close()
-    rotten = sorted(tmp_path.glob("*.seg"))[1]
+def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(
+    tmp_path: Path, ticking: None
+) -> None:
+    board = Board(tmp_path, segment=512, head=0)
+    board.publish(*range(40))
+    board.spool.close()
+    rotten = sorted(tmp_path.rglob("*.seg"))[1]
     data = bytearray(rotten.read_bytes())
     data[100] ^= 4
     rotten.write_bytes(data)
-    with mock.patch.object(flatmq.port, "ticks_ms", broker.ticks_ms):
-        client = Client(b"c", link=broker, retry_ms=1, retry_max_ms=1)
-        spool = Spool(client, str(tmp_path), segment=512, head=0)
-        client.start()
-        for _ in range(PATIENCE):
-            spool.poll(1)
-    got = [int(body[:5]) for _, _, body in broker.taken]
-    assert spool.pending == 0
-    assert spool.stats.corrupt == 1
-    assert got == sorted(got)
-    assert 40 - 512 // 35 <= len(got) < 40
-    assert got[-1] == 39
+    board.boot()
+    board.poll()
+    assert (board.spool.pending, board.spool.stats.corrupt) == (0, 1)
+    assert board.got == sorted(board.got)
+    assert 40 - 512 // 35 <= len(board.got) < 40
+    assert board.got[-1] == 39
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import io
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import NoReturn
 
 from mpremote.transport import TransportError, TransportExecError
@@ -126,12 +125,7 @@ class Remote:
     def __enter__(self) -> Remote:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
