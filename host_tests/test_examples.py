@@ -75,6 +75,7 @@ def _on_board(code: str, folder: Path, setup: str = "") -> Iterator[Board]:
     """Run a program as the main.py of a Pico W during the block."""
     board = Board("pico_w", folder / "board", {}, 0)
     (board.folder / "main.py").write_text(code)
+    board.first = ""
     board.boot(setup)
     try:
         yield board

@@ -51,6 +51,19 @@ def running(
             process.kill()
 
 
+@contextmanager
+def at_work(command: Callable[[Callable[[], bool]], object]) -> Iterator[None]:
+    """Run a command in a thread of this process; its argument says when the block has ended."""
+    over = threading.Event()
+    thread = threading.Thread(target=command, args=(over.is_set,))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def until(
     said: str, process: subprocess.Popen[str], each: Callable[[str], None] | None = None
 ) -> None:

@@ -14,7 +14,6 @@ from tls.secure_broker import SecureBroker
 
 from .imaged import image, on_board
 
-ALONE = "adc[4] = 14000; import station; station.READY_MS = 30"
 # The bench's clock was not set.
 UNSET = "import clock, ntptime; clock.time = ntptime.Time; clock.RETRY_MS = 20"
 # The listener, and the settings of TLS with the names of files.
@@ -46,7 +45,7 @@ def board_with(
             (board.folder / path[1:]).write_bytes(data)
     watcher = Watcher(secure.broker.host, secure.broker.port, device)
     try:
-        with switched_on(board, f"{ALONE}; {setup}"):
+        with switched_on(board, setup):
             yield board, watcher
     finally:
         watcher.close()

@@ -21,7 +21,6 @@ from sketches.board_bench import Board, switched_on
 from . import page
 from .services import HOSTS, KEY, NAME, USERS, Services
 
-ALONE = "adc[4] = 14000; import station; station.READY_MS = 30"  # as in the tests of the sketches
 WIFI = ("--set", "wifi.ssid=home", "--set", "device.interval=1")
 BENCH = "esp32"  # the image of which MicroPython reads as it is
 COMMANDS = [(section, command) for section in page.SECTIONS for command in page.commands(section)]
@@ -92,7 +91,7 @@ def test_a_board_with_the_settings(
             (board.folder / path[1:]).write_bytes(data)
     user = ("pico", USERS["pico"]) if told["broker"]["user"] else None
     at = services.closed if user else services.open
-    with Observer(at.host, at.port, user=user) as other, switched_on(board, ALONE):
+    with Observer(at.host, at.port, user=user) as other, switched_on(board):
         other.until(lambda: len(other.payloads(f"dev/{NAME}/telemetry")) > 0)
         other.until(lambda: b"online" in other.payloads(f"dev/{NAME}/status"))
         other.publish(f"dev/{NAME}/cmd/interval", "2")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,13 +46,9 @@ def running() -> Iterator[broker.Broker]:
 def shown(running: broker.Broker) -> Iterator[io.StringIO]:
     """The command at work, and what it prints."""
     text = io.StringIO()
-    stop = threading.Event()
-    arguments = (running.host, running.port, None, None, None, Console(file=text), stop.is_set)
-    thread = threading.Thread(target=timing.main, args=arguments)
-    thread.start()
-    yield text
-    stop.set()
-    thread.join()
+    words = (running.host, running.port, None, None, None, Console(file=text))
+    with typed_command.at_work(functools.partial(timing.main, *words)):
+        yield text
 
 
 @pytest.mark.parametrize("python", ["cpython", "micropython"])

@@ -28,8 +28,7 @@ from conftest import ROOT, interpreter_command, library
 from flatmq_tools import broker, interpreter, ports
 from observer import Observer
 from pipeline.look import browser
-from sketches.board_bench import Board
-from sketches.test_board_sketches import ALONE, ATTACHED, SOON
+from sketches.board_bench import ATTACHED, Board
 
 VERSION = "2025.4.4"
 VENV = ROOT / "build" / "home-assistant"
@@ -284,7 +283,7 @@ def bench() -> Iterator[tuple[HomeAssistant, Tank, Board, Observer]]:
 
 def entities_appear(home: HomeAssistant, tank: Tank, station: Board, seen: Observer) -> None:
     tank.start()
-    station.boot(f"{ALONE};{ATTACHED};{SOON}")
+    station.boot(ATTACHED)
     for wanted in (OF_TANK, OF_STATION):
         until(lambda wanted=wanted: set(wanted) <= set(home.states()), str(set(wanted)))
 

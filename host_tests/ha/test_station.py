@@ -13,8 +13,7 @@ import pytest
 from conftest import SharedBrokers
 from ha import documented
 from observer import Observer, retained
-from sketches.board_bench import BOARDS, Board
-from sketches.test_board_sketches import ALONE, ATTACHED, ROM, SOON
+from sketches.board_bench import ATTACHED, BOARDS, ROM, Board
 
 CONFIG = "homeassistant/device/{}/config"
 
@@ -61,7 +60,7 @@ def bench(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Any]:
     broker = shared_brokers.get("mosquitto", "shared")
     made: list[tuple[Board, Hub]] = []
 
-    def boot(device: str, setup: str, sketch: str = "pico_w", **of_device: Any) -> Any:
+    def boot(device: str, setup: str = "", sketch: str = "pico_w", **of_device: Any) -> Any:
         settings = {
             "device": {"name": device, "interval": 1, **of_device},
             "wifi": {"ssid": "home", "password": "s3cret"},
@@ -82,7 +81,7 @@ def bench(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_everything_measured_is_a_sensor(bench: Any) -> None:
-    board, hub = bench("station-ha", f"{ALONE};{ATTACHED};{SOON}", parts="ha")
+    board, hub = bench("station-ha", ATTACHED, parts="ha")
     message = hub.message("chip_temp", "bme280_pressure", "dht22_humidity", "led")
     found = message["components"]
     bus = f"ds18b20_{ROM.hex()}_temp"
@@ -117,7 +116,7 @@ def test_everything_measured_is_a_sensor(bench: Any) -> None:
 
 
 def test_a_sensor_that_answers_later_appears_then(bench: Any) -> None:
-    setup = f"{ALONE};{ATTACHED};{SOON};broken['chip'] = OSError(5)"
+    setup = f"{ATTACHED};broken['chip'] = OSError(5)"
     board, hub = bench("late-ha", setup, parts="ha")
     assert "chip_temp" not in hub.message("bme280_temp")["components"]
     board.do("broken.clear()")
@@ -125,7 +124,7 @@ def test_a_sensor_that_answers_later_appears_then(bench: Any) -> None:
 
 
 def test_led_interval_and_identify(bench: Any) -> None:
-    _, hub = bench("obeys-ha", f"{ALONE};{SOON}", parts="ha")
+    _, hub = bench("obeys-ha", parts="ha")
     found = hub.message("chip_temp", "led")["components"]
     hub.await_("led", b"off")
     hub.await_("interval", b"1")
@@ -145,17 +144,17 @@ def test_led_interval_and_identify(bench: Any) -> None:
 
 def test_a_board_that_sleeps_is_described_before_its_first_sleep(bench: Any) -> None:
     """Not again when it wakes, until a command keeps it awake."""
-    board, hub = bench("sleeps-ha", f"{ALONE};{SOON}", parts="ha", sleep=True)
+    board, hub = bench("sleeps-ha", parts="ha", sleep=True)
     for wakes in range(3):
         if wakes:
-            board.boot(f"{ALONE};{SOON}")
+            board.boot()
         board.await_("deepsleep")
         assert board.next() is None
     topic = CONFIG.format("sleeps-ha")
     assert "chip_temp" in hub.message("chip_temp")["components"]
     assert len(hub.seen.payloads(topic)) == 1
     hub.seen.publish("dev/sleeps-ha/cmd/sleep", "0", retain=True)
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     hub.seen.until(lambda: len(hub.seen.payloads(topic)) == 2)
     assert "chip_temp" in hub.message("chip_temp")["components"]
     seq = '"n":"seq","v":3}'
@@ -166,7 +165,7 @@ def test_a_board_that_sleeps_is_described_before_its_first_sleep(bench: Any) -> 
 
 
 def test_the_relay(bench: Any) -> None:
-    board, hub = bench("relay-1", "import time", sketch="relay")
+    board, hub = bench("relay-1", sketch="relay")
     (relay,) = hub.message("relay")["components"].values()
     assert relay["device_class"] == "outlet"
     assert hub.retained("dev/relay-1/status") == b"online"

@@ -5,21 +5,22 @@ What their commands on the pages do, the tests of the pages show.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
-from serial.tools import list_ports
 
+import typed_command
 from flatmq_rigs.certificates import Issued
 from flatmq_tools import boards, cli, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
+from hil import plugged as plugged_in
 from hil.emulated_board import EmulatedBoard
 from images import downloads
 
@@ -40,22 +41,8 @@ def _until(what: str, holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def plugged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have pyserial list the ports (device, VID, PID) that it is called with, and no others."""
-
-    def plug(*ports: tuple[str, int | None, int | None]) -> None:
-        infos = [
-            SimpleNamespace(
-                device=device,
-                vid=vid,
-                pid=pid,
-                serial_number="e66",
-                product="Board",
-                description="",
-            )
-            for device, vid, pid in ports
-        ]
-        monkeypatch.setattr(list_ports, "comports", lambda: infos)
-
+    """Plug in the ports (device, VID, PID) with which it is called, and no others."""
+    plug = functools.partial(plugged_in.ports, monkeypatch)
     plug()
     return plug
 
@@ -122,27 +109,12 @@ def _on(board: EmulatedBoard, code: str, files: dict[str, bytes] | None = None) 
         return desk.run(code)
 
 
-class Log:
-    """`flatmq logs` in a thread."""
-
-    def __init__(self, port: str) -> None:
-        self._out = io.BytesIO()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=logs.main, args=(port, self._out), kwargs={"stop": self._stop.is_set}
-        )
-        self._thread.start()
-
-    @property
-    def text(self) -> str:
-        return self._out.getvalue().decode(errors="replace")
-
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+@contextmanager
+def _logs(port: str) -> Iterator[Callable[[], str]]:
+    """Run `flatmq logs`; yields a function that returns what it has shown."""
+    out = io.BytesIO()
+    with typed_command.at_work(lambda over: logs.main(port, out, stop=over)):
+        yield lambda: out.getvalue().decode(errors="replace")
 
 
 COUNTS_ITS_BOOTS = b"""\
@@ -167,11 +139,11 @@ def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
             desk.enter()
             desk.write({"/main.py": COUNTS_ITS_BOOTS})
             desk.reset()
-        with Log(board.address) as log:
+        with _logs(board.address) as shown:
             for count in (1, 2):
-                _until("its word", lambda count=count: f"boot {count}." in log.text)
+                _until("its word", lambda count=count: f"boot {count}." in shown())
                 board.press_reset()
-            _until("its word", lambda: "boot 3." in log.text)
+            _until("its word", lambda: "boot 3." in shown())
 
 
 def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,10 +162,10 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert " 0 unchanged" in done.output
         (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
         assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
-        with Log(board.address) as log:
+        with _logs(board.address) as shown:
             board.press_reset()
-            _until("the sketch", lambda: re.search(r"main 0\..*\n", log.text) is not None)
-        words = re.search(r"main \S+ (\S+) (\S+) (\S+)", log.text)
+            _until("the sketch", lambda: re.search(r"main 0\..*\n", shown()) is not None)
+        words = re.search(r"main \S+ (\S+) (\S+) (\S+)", shown())
         assert words
         assert words.groups() == ("/lib/flatmq/__init__.mpy", "helper.mpy", "one")
         (sketch / "helper.py").write_text("WORD = 'two'\n")
@@ -233,8 +205,8 @@ def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
     with EmulatedBoard(tmp_path, **fault) as board:
         done = _run("deploy", "pico", "--port", board.address, "--sketch", sketch)
         assert done.exit_code == 0, done.output
-        with Log(board.address) as log:  # it may interrupt nothing
-            _until("its word", lambda: "boot 1." in log.text)
+        with _logs(board.address) as shown:  # it may interrupt nothing
+            _until("its word", lambda: "boot 1." in shown())
         assert board.resets == 1
 
 
@@ -278,15 +250,8 @@ def _uf2(*families: int) -> bytes:
 
 
 @pytest.fixture
-def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The boot drive of an RP2040, and no other."""
-    folder = tmp_path / "drives" / "RPI-RP2"
-    folder.mkdir(parents=True)
-    (folder / "INFO_UF2.TXT").write_text(
-        "UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
-    )
-    monkeypatch.setattr(flash, "_mounts", (tmp_path / "drives").iterdir)
-    yield folder
+def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return plugged_in.drive(monkeypatch, tmp_path)
 
 
 def test_flash_asks_a_running_board_for_its_boot_drive(

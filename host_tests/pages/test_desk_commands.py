@@ -16,20 +16,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from serial.tools import list_ports
 
 import sizes
 import typed_command
 from conftest import ROOT
 from flatmq import Client
-from flatmq_tools import boards, cli, flash, ports, settings
+from flatmq_tools import boards, cli, ports, settings
 from flatmq_tools.broker import LOOPBACK, find_mosquitto
 from flatmq_tools.ota import keys, package
-from hil import emulated_board
+from hil import emulated_board, plugged
 from hil.emulated_board import EmulatedBoard
 from images import downloads
 from pages.commands import everything
@@ -169,21 +167,11 @@ def desk(
     """A desk with a Pico W and an ESP32 connected, and a Pico that shows its boot drive."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(settings, "OWN", "absent.json")
-    usb = [
-        SimpleNamespace(device=device, vid=vid, pid=pid, serial_number="e66", product="Board",
-                        description="")
-        for device, vid, pid in ((board.address, 0x2E8A, 5), (silent, 0x303A, 0x4001))
-    ]  # fmt: skip
-    monkeypatch.setattr(list_ports, "comports", lambda: usb)
+    plugged.ports(monkeypatch, (board.address, 0x2E8A, 5), (silent, 0x303A, 0x4001))
+    plugged.drive(monkeypatch, tmp_path)
     config = tmp_path / "esptool.cfg"
     config.write_text("[esptool]\nconnect_attempts = 1\n")
     monkeypatch.setenv("ESPTOOL_CFGFILE", str(config))
-    drive = tmp_path / "drives" / "RPI-RP2"
-    drive.mkdir(parents=True)
-    (drive / "INFO_UF2.TXT").write_text(
-        "UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
-    )
-    monkeypatch.setattr(flash, "_mounts", (tmp_path / "drives").iterdir)
     monkeypatch.setenv("SSL_CERT_FILE", broker.path("ca.pem"))
     return Desk(tmp_path, broker, board)
 
@@ -267,7 +255,7 @@ def _ota(desk: Desk, words: tuple[str, ...]) -> None:
         client.publish(b"dev/pico-1/ota/status", said, qos=1, retain=True)
         assert client.wait(10_000)
         client.disconnect()
-        assert "pico-1 runs 2" in desk.flatmq(*(desk.word(word, words) for word in words[1:]))
+        assert "pico-1 runs 2" in desk.flatmq(*words[1:])
     else:
         desk.flatmq(*words[1:])
         assert Path(words[3] if words[2] == "keygen" else words[4]).stat().st_size
@@ -287,16 +275,14 @@ def _flash(desk: Desk, words: tuple[str, ...]) -> None:
 
 @runs("flatmq", "deploy")
 def _deploy(desk: Desk, words: tuple[str, ...]) -> None:
-    given = [desk.word(word, words) for word in words[1:]]
     port = [] if words[2] == "pico_w" else ["--port", desk.board.address]
-    assert "written" in desk.flatmq(*given, *port)
+    assert "written" in desk.flatmq(*words[1:], *port)
 
 
 @runs("flatmq", "logs")
 def _logs(desk: Desk, words: tuple[str, ...]) -> None:
     if "--broker" in words:
-        given = [desk.word(word, words) for word in words[1:]]
-        assert "Ctrl-C ends it" in desk.flatmq(*given, "--seconds", "0")
+        assert "Ctrl-C ends it" in desk.flatmq(*words[1:], "--seconds", "0")
         return
     with typed_command.serial_line() as (end, port):
 
@@ -312,38 +298,34 @@ def _bridge(desk: Desk, words: tuple[str, ...]) -> None:
     with typed_command.serial_line() as (end, port):
         greeting = threading.Thread(target=lambda: os.read(end, 1) and os.write(end, b"hello\r\n"))
         greeting.start()  # once the bridge has opened the line
-        given = [port if word == "/dev/ttyACM0" else desk.word(word, words) for word in words[1:]]
+        given = [port if word == "/dev/ttyACM0" else word for word in words[1:]]
         desk.until(*given, ready=lambda _line: None, text="board | hello")
         greeting.join()
 
 
 @runs("flatmq", "watch")
 def _watch(desk: Desk, words: tuple[str, ...]) -> None:
-    given = [desk.word(word, words) for word in words[1:]]
-    assert "temp 21.5" in desk.flatmq(*given, "--packs", "1")
+    assert "temp 21.5" in desk.flatmq(*words[1:], "--packs", "1")
 
 
 @runs("flatmq", "crashes")
 def _crashes(desk: Desk, words: tuple[str, ...]) -> None:
-    given = [desk.word(word, words) for word in words[1:]]
-    assert "no crash of" in desk.flatmq(*given)
+    assert "no crash of" in desk.flatmq(*words[1:])
 
 
 @runs("flatmq", "time")
 def _time(desk: Desk, words: tuple[str, ...]) -> None:
-    given = [desk.word(word, words) for word in words[1:]]
-    assert desk.flatmq(*given, "--seconds", "0") == ""
+    assert desk.flatmq(*words[1:], "--seconds", "0") == ""
 
 
 @runs("flatmq", "fleet")
 def _fleet(desk: Desk, words: tuple[str, ...]) -> None:
-    given = [desk.word(word, words) for word in words[1:]]
-    desk.flatmq(*given, "--devices", "3", "--seconds", "1", "--rate", "2")
+    desk.flatmq(*words[1:], "--devices", "3", "--seconds", "1", "--rate", "2")
 
 
 @runs("flatmq", "tls")
 def _tls(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.flatmq(*(desk.word(word, words) for word in words[1:]))
+    desk.flatmq(*words[1:])
     assert "BEGIN CERTIFICATE" in (desk.folder / "ca.pem").read_text()
 
 
@@ -421,17 +403,16 @@ def _kind(words: tuple[str, ...]) -> tuple[str, ...]:
     ids=lambda words: f"{COMMANDS[words]} {' '.join(words)}",
 )
 def test_it_runs(words: tuple[str, ...], desk: Desk) -> None:
+    runner = RUNNERS.get(words[:1]) or RUNNERS.get(words[:2])
+    assert runner, "nothing runs this command"
+    words = tuple(desk.word(word, words) for word in words)
     if words[:2] == ("make", "firmware"):
         file = desk.folder / "RPI_PICO_W.uf2"
         pico = boards.load("pico_w")
         file.write_bytes(downloads.uf2(pico, downloads.program(pico, SIZE)))
     elif words[0] == "flatmq":
         _files(words, desk.broker)
-    for count in (1, 2):
-        if runner := RUNNERS.get(words[:count]):
-            runner(desk, words)
-            return
-    pytest.fail("nothing runs this command")
+    runner(desk, words)
 
 
 def test_the_pages_have_commands() -> None:

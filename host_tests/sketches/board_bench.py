@@ -18,12 +18,25 @@ from typing import Any
 from conftest import LIB, ROOT, interpreter_command
 from flatmq_tools import boards, broker, bytecode
 from observer import Observer, retained
+from sketches import bme280_registers
 
 HERE = Path(__file__).parent
 BOARDS = ROOT / "boards"
 SHARED = BOARDS / "shared"
 HEAP = "192k"  # of a 64-bit interpreter, with a sketch and its compiler
 ANSWER = 30.0  # seconds that anything may take on a loaded machine
+
+RAW = (415148, 519888, 30000)  # pressure, temperature: the datasheet's example; humidity
+ROM = bytes.fromhex("28ff641e8216c3a1")
+# 27.6 degrees in a Pico, 39 or 53.3 in an ESP32. A sketch waits a second for its sensors, which
+# these do not need.
+SETUP = "adc[4] = 14000; mcu_temperature = 39; import station; station.READY_MS = 30\n"
+# A DS18B20 at -10.125 degrees, a DHT22 at -4.1 with 65.2 %, and a BME280.
+ATTACHED = (
+    f"one_wire[{ROM!r}] = bytes.fromhex('5eff4b467fff0210a1');"
+    "dht = bytes((2, 0x8c, 0x80, 41, (2 + 0x8c + 0x80 + 41) & 255));"
+    f"i2c[0x76] = bytearray({bme280_registers.registers(*RAW)!r})"
+)
 
 # Instead of the serial line, where standard input is that of the test.
 _LINE = """
@@ -70,6 +83,7 @@ class Board:
     ) -> None:
         self.name = name
         self.folder = folder
+        self.first = SETUP
         self.port = port
         self.told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.output: list[str] = []
@@ -89,9 +103,9 @@ class Board:
             line.with_suffix(".py").write_text(_LINE.format(host=broker.LOOPBACK, port=port))
 
     def boot(self, setup: str = "") -> None:
-        """Switch it on, with `setup` for the bench."""
+        """Switch it on, with `first` and `setup` for the bench."""
         self.told = queue.SimpleQueue()
-        (self.folder / "setup").write_text(setup)
+        (self.folder / "setup").write_text(self.first + setup)
         self._process = subprocess.Popen(
             [
                 *interpreter_command("micropython", HEAP),
@@ -208,7 +222,7 @@ class Watcher(Observer):
 
 
 @contextlib.contextmanager
-def switched_on(board: Board, setup: str) -> Iterator[Board]:
+def switched_on(board: Board, setup: str = "") -> Iterator[Board]:
     """A board that runs for the time of the block."""
     board.boot(setup)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
@@ -18,6 +19,7 @@ import pytest
 from rich.console import Console
 
 import sizes
+import typed_command
 from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
@@ -28,9 +30,13 @@ from sizes import spread
 from sketches import bme280_registers
 from sketches.board_bench import (
     ANSWER,
+    ATTACHED,
     BOARDS,
     HEAP,
     HERE,
+    RAW,
+    ROM,
+    SETUP,
     Board,
     Watcher,
     resolved,
@@ -46,19 +52,6 @@ WITHOUT_RADIO = ["pico", "pico_2"]
 LED = {"esp32": 2, "esp32_s3": 48, "esp32_c3": 8}  # else "LED"
 WATCHDOG = {"esp32": 30000, "esp32_s3": 30000, "esp32_c3": 30000,
             "pico": 8300, "pico_w": 8300, "pico_2": 16700, "pico_2_w": 16700}  # fmt: skip
-
-RAW = (415148, 519888, 30000)  # pressure, temperature: the datasheet's example; humidity
-ROM = bytes.fromhex("28ff641e8216c3a1")
-# 27.6 degrees in a Pico, 39 or 53.3 in an ESP32.
-ALONE = "adc[4] = 14000; mcu_temperature = 39"
-# A DS18B20 at -10.125 degrees, a DHT22 at -4.1 with 65.2 %, and a BME280.
-ATTACHED = (
-    f"one_wire[{ROM!r}] = bytes.fromhex('5eff4b467fff0210a1');"
-    "dht = bytes((2, 0x8c, 0x80, 41, (2 + 0x8c + 0x80 + 41) & 255));"
-    f"i2c[0x76] = bytearray({bme280_registers.registers(*RAW)!r})"
-)
-# A sketch waits a second for its sensors, which these do not need.
-SOON = "import station; station.READY_MS = 30"
 
 _count = itertools.count()
 
@@ -96,7 +89,7 @@ class Stand:
         return watcher
 
     def started(
-        self, name: str, setup: str = f"{ALONE};{SOON}", port: int = 0, **of_device: Any
+        self, name: str, setup: str = "", port: int = 0, **of_device: Any
     ) -> tuple[Board, Watcher]:
         """A board that runs, and who watches it."""
         device = self.device(name)
@@ -157,7 +150,7 @@ def test_readings_arrive_with_numbers_and_units(
         if name in PICOS
         else ((old, 0.1, "Cel") if name == "esp32" else (39, 0, "Cel")),
     }
-    setup = f"{ALONE};{ATTACHED};{SOON}"
+    setup = ATTACHED
     if name == "esp32":
         setup += ";raw_temperature = 128"
     board, watcher = stand.started(name, setup)
@@ -216,7 +209,7 @@ def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None
     for command in others:
         watcher.order(command, retain=True, payload=b"x")
     board = stand.board("pico_w", device)
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     answers = {watcher.next("answer") for _ in range(3 + len(others))}
     assert {a for a in answers if not a.startswith(b"other")} == {
         b"interval: done",
@@ -236,7 +229,7 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     def rules(_: int) -> Rules:
         return Rules(up=Way(limit=0)) if away.is_set() else Rules()
 
-    setup = f"{ALONE};{SOON};{quick};in_range = False;broken['wifi'] = RuntimeError(257)"
+    setup = f"{quick};in_range = False;broken['wifi'] = RuntimeError(257)"
     with Proxy(stand.host, stand.port, rules) as proxy:
         board, watcher = stand.started(name, setup, port=proxy.port)
         board.until("wifi.count('on') >= 2")  # an unknown error of ESP-IDF is no OSError
@@ -284,7 +277,7 @@ def test_readings_of_an_outage_wait_on_flash(stand: Stand) -> None:
         board.until(f"turns > {fills + 100}")  # 20 ms each, and readings every second
         board.kill()
         proxy.refuse(False)
-        board.boot(f"{ALONE};{SOON}")
+        board.boot()
         first = watcher.pack()
         while True:
             pack = watcher.pack()
@@ -327,15 +320,8 @@ def test_whoever_interrupts_the_sketch_is_not_reset(name: str, wanted: str, stan
 def test_a_board_without_a_name_has_one(name: str, own: str, stand: Stand) -> None:
     watcher = stand.watcher(own)
     board = stand.board(name, "")
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     assert resolved(watcher.next("telemetry"))["seq"] == (1, None)
-
-
-@on_boards(*NAMES)
-def test_nothing_on_the_pins_and_no_watchdog(name: str, stand: Stand) -> None:
-    board, watcher = stand.started(name, watchdog=False)
-    assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
-    assert not any(line.startswith("@watchdog") for line in board.output)
 
 
 @on_boards("pico_w", "esp32_c3", "pico")
@@ -383,7 +369,7 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
         boots.append(pack["boot"][0])
         assert board.await_("deepsleep") == "deepsleep 1000"
         assert board.next() is None
-        board.boot(f"{ALONE};{SOON}")
+        board.boot()
     assert boots == [boots[0], boots[0] + 1, boots[0] + 2]
     watcher.order("sleep", b"0", retain=True)  # a sleeping board finds the command as it wakes
     assert watcher.pack(lambda pack: pack["seq"][0] == 2)["boot"][0] > boots[2]
@@ -444,7 +430,7 @@ SLEEPS: dict[str, tuple[str, str, Callable[[str], list[str]]]] = {
 def test_a_sleeping_board_keeps_its_network(case: str, kind: str, stand: Stand) -> None:
     """It joins with what it has kept, and drops that as soon as a join fails."""
     start, change, wanted = SLEEPS[case]
-    board, watcher = stand.started(kind, f"{ALONE};{SOON};{start or 'pass'}", sleep=True)
+    board, watcher = stand.started(kind, start, sleep=True)
 
     def asked() -> str:
         """Return what the radio was asked for until the board slept."""
@@ -455,7 +441,7 @@ def test_a_sleeping_board_keeps_its_network(case: str, kind: str, stand: Stand) 
         return told.removeprefix("on,").removesuffix(",off")
 
     assert asked() == FRESH
-    setup = f"{ALONE};{SOON};import wifi as w;w.KEPT_MS = w.GRACE_MS = 300;w.FIRST_MS = 50"
+    setup = "import wifi as w;w.KEPT_MS = w.GRACE_MS = 300;w.FIRST_MS = 50"
     if change == "settings.json":
         settings = board.folder / change
         settings.write_text(settings.read_text().replace('"home"', '"other"'))
@@ -475,20 +461,20 @@ def test_a_reboot_has_another_boot_and_begins_at_1(stand: Stand) -> None:
     board, watcher = stand.started("pico_w")
     first = watcher.pack()
     board.kill()
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     second = watcher.pack(lambda pack: pack["boot"] != first["boot"])
     assert second["boot"][0] == first["boot"][0] + 1
     assert second["seq"][0] == 1
     board.kill()
     (board.folder / "boot_id").unlink()  # the flash is erased
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     third = watcher.pack(lambda pack: pack["boot"] != second["boot"])
     assert abs(third["boot"][0] - second["boot"][0]) > 1000
 
 
 def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
     """Also one that has not measured: a BME280 keeps what it measured last in its registers."""
-    board, watcher = stand.started("pico_w", f"{ALONE};{ATTACHED};{SOON}")
+    board, watcher = stand.started("pico_w", ATTACHED)
     assert len(watcher.pack()) == 9
     board.do("import machine; machine.I2C.writeto_mem = None")
     watcher.pack(lambda pack: "bme280/temp" not in pack and "dht22/temp" in pack)
@@ -517,7 +503,7 @@ ONCE = ("a watchdog that does not start", "no place for the spool")
 def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stand: Stand) -> None:
     """Readings arrive all the same, and commands are obeyed."""
     first, later, part = FAULTS[fault]
-    setup = f"{ALONE};{SOON};station.NEWS_MS = 300;{first or 'pass'};broken['spool'] = OSError(28)"
+    setup = f"station.NEWS_MS = 300;{first or 'pass'};broken['spool'] = OSError(28)"
     there, watcher = stand.started(board, setup, spool=part == "spool")
     if later:
         watcher.status(b"online")
@@ -580,10 +566,11 @@ def test_the_host_sketch_reports_readings_that_fail(
 
 @on_boards(*NAMES)
 def test_a_sensor_that_is_not_there_is_no_failure(name: str, stand: Stand) -> None:
-    """Nor is a bus on which nothing can be looked for."""
-    _, watcher = stand.started(name, f"{ALONE};{SOON};broken['i2c'] = OSError(5)")
+    """Nor is a bus on which nothing can be looked for, or a watchdog that is not asked for."""
+    board, watcher = stand.started(name, "broken['i2c'] = OSError(5)", watchdog=False)
     watcher.status(b"online")
     assert set(watcher.pack()) == {"chip/temp", "boot", "seq"}
+    assert not any(line.startswith("@watchdog") for line in board.output)
 
 
 @on_boards("pico_w", "esp32_c3", "pico")
@@ -593,7 +580,7 @@ def test_the_steps_from_reset_to_puback_are_printed(name: str, stand: Stand) -> 
     watcher = stand.watcher(device)
     board = stand.board(name, device, sleep=True)
     steps.make(name, board.folder)
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     assert watcher.pack()["seq"][0] == 1
     board.await_("deepsleep")
     assert board.next() is None
@@ -609,7 +596,7 @@ def test_the_steps_from_reset_to_puback_are_printed(name: str, stand: Stand) -> 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:
     board = stand.board("pico_w", stand.device("pico_w"))
     (board.folder / "settings.json").write_text('{"wifi": {"password": "s3cret"}}')
-    with switched_on(board, ALONE):
+    with switched_on(board):
         assert board.next() is None
     assert board.output[-1] == "SettingsError: /settings.json: wifi.ssid is missing\n"
     assert "s3cret" not in "".join(board.output)
@@ -623,7 +610,7 @@ def test_over_the_serial_line_and_the_bridge(
     device = stand.device(name)
     watcher = stand.watcher(device)
     board = stand.board(name, device, serial=True)
-    (board.folder / "setup").write_text(f"{ALONE};{SOON}")
+    (board.folder / "setup").write_text(SETUP)
     monkeypatch.setattr(ptys, "HEAP", HEAP)
     with ptys.bench(
         shared_brokers.get("mosquitto", "shared"),
@@ -660,7 +647,7 @@ def test_a_crash_is_published_after_the_reset(name: str, stand: Stand) -> None:
         pass
     assert board.output[-1] == "ValueError: the pool is empty\n"
     assert watcher.retained("crash") is None
-    board.boot(f"{ALONE};{SOON}")
+    board.boot()
     record = json.loads(watcher.next("crash"))
     assert record["cause"] == "exception"
     assert record["trace"].endswith("ValueError: the pool is empty")
@@ -673,7 +660,7 @@ def test_a_crash_is_published_after_the_reset(name: str, stand: Stand) -> None:
 
 @pytest.mark.parametrize("name", RAN_OUT)
 def test_a_reset_by_the_watchdog_is_published_once(name: str, stand: Stand) -> None:
-    setup = f"{ALONE};{SOON};{BY_WATCHDOG};{RAN_OUT[name]}"
+    setup = f"{BY_WATCHDOG};{RAN_OUT[name]}"
     board, watcher = stand.started(name, setup, parts="crashes")
     assert json.loads(watcher.next("crash"))["cause"] == "watchdog"
     if name in PICOS:  # a soft reset leaves the cause, and the numbers that the chip has now
@@ -685,7 +672,7 @@ def test_the_version_is_that_of_the_slot_that_runs(stand: Stand) -> None:
     watcher = stand.watcher(device)
     board = stand.board("esp32", device, parts="crashes")
     (board.folder / "slot").write_text('{"version": "1.7"}')
-    board.boot(f"{ALONE};{SOON};{BY_WATCHDOG};import slots")
+    board.boot(f"{BY_WATCHDOG};import slots")
     assert json.loads(watcher.next("crash"))["version"] == "1.7"
 
 
@@ -696,62 +683,48 @@ def test_a_board_that_slept_has_not_crashed(name: str, stand: Stand) -> None:
         watcher.status(b"asleep")
         board.await_("deepsleep")
         assert board.next() is None
-        board.boot(f"{ALONE};{SOON}")
+        board.boot()
     assert watcher.payloads(f"dev/{watcher.device}/crash") == []
 
 
 @pytest.mark.parametrize("name", ["pico_w", "esp32"])
 def test_what_is_printed_is_shown_over_the_broker(name: str, stand: Stand) -> None:
     """With what was printed before; a failing part is printed by the sketch itself."""
-    setup = f"{ALONE};{SOON};import flatmq.log; flatmq.log.os = Terminal()"
+    setup = "import flatmq.log; flatmq.log.os = Terminal()"
     board, watcher = stand.started(name, setup, parts="crashes, logs")
     watcher.pack()
     assert watcher.payloads(f"dev/{watcher.device}/log") == []
     out = io.StringIO()
-    words = (stand.host, stand.port, None, watcher.device, None)
-    stop = threading.Event()
-    listening = threading.Thread(
-        target=lambda: remote_logs.main(*words, out=out, stop=stop.is_set)
-    )
-    listening.start()
-    try:
+    words = (stand.host, stand.port, None, watcher.device, None, None, out)
+    with typed_command.at_work(functools.partial(remote_logs.main, *words)):
         watcher.next("log", lambda piece: b"boot" in piece)
         board.do("broken['led'] = OSError(5)")
         watcher.next("log", lambda piece: b"led failed" in piece)
-    finally:
-        stop.set()
-        listening.join()
     assert f"{watcher.device}: boot " in out.getvalue()
     assert out.getvalue().endswith("led failed\n")
 
 
 def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> None:
     board = stand.board("pico", stand.device("pico"), serial=True, parts="logs")
-    with switched_on(board, ALONE):
+    with switched_on(board):
         assert board.next() is None
     assert "link must not be the terminal" in board.output[-1]
 
 
 @pytest.mark.parametrize("name", ["pico_w", "esp32"])
 def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
-    stop = threading.Event()
-    words = (stand.host, stand.port, None, None, None, Console(file=io.StringIO()), stop.is_set)
-    answering = threading.Thread(target=timing.main, args=words)
-    answering.start()
-    try:
+    words = (stand.host, stand.port, None, None, None, Console(file=io.StringIO()))
+    with typed_command.at_work(functools.partial(timing.main, *words)):
         before = datetime.now(timezone.utc)
         board, _ = stand.started(name, parts="time")
         shown = [int(word) for word in board.await_("clock").split()[1:]]
         found = datetime(*shown[:3], *shown[4:7], tzinfo=timezone.utc)
         assert before - timedelta(seconds=1) <= found <= datetime.now(timezone.utc)
         assert shown[3] == found.isoweekday()
-    finally:
-        stop.set()
-        answering.join()
 
 
 def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
     board = stand.board("pico_w", stand.device("pico_w"), parts="crashs")
-    with switched_on(board, ALONE):
+    with switched_on(board):
         assert board.next() is None
     assert board.output[-1].startswith("ValueError: device.parts: crashs is not one of")

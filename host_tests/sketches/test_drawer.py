@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import ROOT
-from flatmq_tools import boards, cli, flash
+from flatmq_tools import boards, cli
 from flatmq_tools.broker import Broker, mosquitto
+from hil import plugged
 from images import boot_rom, downloads, making
 from sketches.board_bench import Board, switched_on
 
@@ -56,13 +57,7 @@ def test_the_readme_brings_a_board_to_a_dashboard(
     monkeypatch.chdir(tmp_path)
     pico = boards.load("pico_w")
     Path("RPI_PICO_W.uf2").write_bytes(downloads.uf2(pico, downloads.program(pico, 0x54321)))
-    drive = tmp_path / "drive"
-    drive.mkdir()
-    (drive / flash.INFO).write_text(
-        "UF2 Bootloader v2.0\nModel: Raspberry Pi\nBoard-ID: RPI-RP2\n"
-    )
-    monkeypatch.setattr(flash, "_mounts", lambda: iter([drive]))
-
+    drive = plugged.drive(monkeypatch, tmp_path)
     told = {}
     board = Board("pico_w", tmp_path / "board", {}, broker.port)
     for line in commands():
@@ -79,7 +74,7 @@ def test_the_readme_brings_a_board_to_a_dashboard(
             image = tmp_path / "image"
             image.write_bytes(content[pico.flash.filesystem : pico.flash.filesystem_end])
             booted(board, making.listed(making.on_board("files", image, pico.flash.program)))
-            with switched_on(board, "adc[4] = 14000"):
+            with switched_on(board):
                 done = CliRunner().invoke(
                     cli.main, [*arguments, "--packs", "1", "--seconds", "60"]
                 )
