@@ -6,7 +6,6 @@ A link that leads nowhere, from one page of docs to another, fails the build of 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import json
 import os
@@ -26,7 +25,7 @@ import pytest
 import flatmq
 from conftest import LIB, ROOT
 from flatmq import Client
-from flatmq_rigs import docstring_columns, headlines
+from flatmq_rigs import headlines, reference
 from flatmq_rigs.__main__ import main as rigs
 from flatmq_rigs.results import markers
 from flatmq_tools import cli, remote
@@ -296,7 +295,7 @@ def test_the_headlines_are_those_of_the_results() -> None:
 
 
 def test_columns_of_a_docstring_become_a_list() -> None:
-    text = docstring_columns.as_markdown(inspect.getdoc(Client) or "")
+    text = reference.as_markdown(inspect.getdoc(Client) or "")
     for name in ("tx_size", "retry_ms, retry_max_ms", "on_dropped"):
         assert f"\n- `{name}`: " in text
 
@@ -313,8 +312,6 @@ def test_the_reference_has_the_modules_that_sketches_import() -> None:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site with the options of `make docs`, and return its folder."""
-    if importlib.util.find_spec("mkdocs") is None:
-        pytest.skip("needs the extra docs")
     folder = tmp_path_factory.mktemp("site")
     (options,) = re.findall(r"-m mkdocs build (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
     built = subprocess.run(

@@ -22,8 +22,8 @@ MESSAGES = 300
 
 @pytest.mark.proof
 def test_spark_submit_runs_the_jobs(tmp_path: Path) -> None:
-    told = DOCS.read_text(encoding="utf-8").partition("## Use `spark-submit`")[2]
-    script, command = re.findall(r"```(?:python|sh)\n(.*?)```", told, re.DOTALL)[:2]
+    section = DOCS.read_text(encoding="utf-8").partition("## Use `spark-submit`")[2]
+    script, command = re.findall(r"```(?:python|sh)\n(.*?)```", section, re.DOTALL)[:2]
     (tmp_path / "submit.py").write_text(script)
     land_boards(tmp_path / "out", MESSAGES, tmp_path / "log")
     command = command.replace("spark://master:7077", "local[1]")
