@@ -1,4 +1,4 @@
-"""What a computer sees of boards that are plugged in: ports, and the drive of a boot loader."""
+"""Boards that are plugged in, as a computer sees them: ports, and the drive of a boot loader."""
 
 from __future__ import annotations
 
