@@ -53,7 +53,6 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstrings(tree: ast.Module) -> list[str]:
-    """Return the docstrings of a module."""
     nodes = (node for node in ast.walk(tree) if isinstance(node, _Documented))
     return [text for node in nodes if (text := ast.get_docstring(node))]
 

@@ -67,7 +67,6 @@ class NameCheck:
         self.seen: list[str] = []
 
     def serve(self, end: socket.socket) -> None:
-        """Serve one connection."""
         head = _exactly(end, 5)
         record = head + _exactly(end, int.from_bytes(head[3:], "big"))
         asked = ""
@@ -113,11 +112,9 @@ class Hub:
         return time.time() + self._ahead
 
     def close(self) -> None:
-        """End what is open."""
         self.advance(1 << 32)
 
     def serve(self, end: socket.socket) -> None:
-        """Serve one connection."""
         with self._context.wrap_socket(end, server_side=True) as secured:
             try:
                 self._greet(secured)

@@ -19,12 +19,10 @@ HOME = "Home Assistant"
 
 
 def program(section: str) -> str:
-    """The lines of Python of a section."""
     (found,) = re.findall(r"```python\n(.*?)```", SECTIONS[section], re.DOTALL)
     return str(found)
 
 
 def commands(section: str) -> list[str]:
-    """The commands of a section."""
     (found,) = re.findall(r"```sh\n(.*?)```", SECTIONS[section], re.DOTALL)
     return str(found).splitlines()

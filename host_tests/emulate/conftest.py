@@ -14,7 +14,6 @@ from images import downloads
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder."""
     pico = boards.load("pico_w")
     uf2 = downloads.uf2(pico, downloads.program(pico, 0x54321))
     (tmp_path / "firmware.uf2").write_bytes(uf2)

@@ -25,7 +25,6 @@ END = 'MicroPython v1.28.0 on 2026-08-01\r\nType "help()" for more information.\
 
 
 def connected(name: str) -> socket.socket:
-    """Connect to the port of an argument."""
     host, _, port = sys.argv[sys.argv.index(name) + 1].removeprefix("tcp:").partition(":")
     return socket.create_connection((host, int(port)))
 

@@ -48,7 +48,6 @@ def program(name: str, text: str) -> str:
 
 
 def stand_in(machines: str) -> str:
-    """A QEMU with these machines."""
     return program("qemu", f'exec "{sys.executable}" -m emulate.qemu_stand_in {machines} "$@"')
 
 

@@ -117,7 +117,6 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def available(message: dict[str, Any], status: str) -> bool:
-    """Return whether a device with this status is available."""
     said = rendered(message["availability_template"], value=status)
     assert said in ("online", "offline")
     return said == "online"

@@ -69,7 +69,6 @@ class NotHereError(Exception):
 
 
 def python() -> str:
-    """Return a Python 3.13."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     for found in (shutil.which("python3.13"), *versions.glob("3.13.*/bin/python3.13")):
         test = [str(found), "-c", "import venv"]
@@ -192,7 +191,6 @@ class HomeAssistant:
             )  # fmt: skip
 
     def states(self) -> dict[str, str]:
-        """Return the states of all entities."""
         found = self._ask("/api/states") or []
         return {each["entity_id"]: each["state"] for each in found}
 
@@ -201,17 +199,14 @@ class HomeAssistant:
         return wanted.items() <= self.states().items()
 
     def call(self, entity: str, service: str, **data: Any) -> None:
-        """Call a service of an entity."""
         path = f"/api/services/{entity.partition('.')[0]}/{service}"
         assert self._ask(path, {"entity_id": entity, **data}) is not None, (entity, service)
 
     def template(self, text: str) -> str | None:
-        """Return what a template gives."""
         found = self._ask("/api/template", {"template": text})
         return None if found is None else str(found)
 
     def complaints(self) -> list[str]:
-        """Return what it has logged about MQTT."""
         text = (self._folder / "output.txt").read_text("utf-8")
         return [line for line in text.splitlines() if "mqtt" in line]
 
@@ -224,7 +219,6 @@ class HomeAssistant:
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until a condition holds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"

@@ -19,7 +19,6 @@ _HEAD = ("on the board", "figure", "")
 
 
 def section(suite: Suite) -> str:
-    """The table as Markdown."""
     bad = sum(row.ok is False for row in suite.rows)
     skipped = sum(row.ok is None for row in suite.rows)
     rows = [(row.what, row.figure.replace("|", "/"), row.mark) for row in suite.rows]

@@ -156,7 +156,6 @@ def _umqtt(build: Path) -> Path:
 
 
 def section(bench: Bench) -> str:
-    """The document's section."""
     clock = results.number(bench.us.get((FLOOR, "clock")))
     notes = "".join(f"\n{note}\n" for note in bench.notes)
     return f"""\

@@ -96,7 +96,6 @@ class EmulatedBoard:
         self.stop()
 
     def stop(self) -> None:
-        """Take it away."""
         os.write(self._tell, b"x")
         self._thread.join()
         self._halt()
@@ -107,7 +106,6 @@ class EmulatedBoard:
             os.close(pipe)
 
     def press_reset(self) -> None:
-        """As the button on it does."""
         os.write(self._tell, b"r")
 
     # In the thread, but for the first boot and the last halt

@@ -51,7 +51,6 @@ class Row:
 
     @property
     def mark(self) -> str:
-        """The result in words."""
         return "not run" if self.ok is None else "ok" if self.ok else "FAILED"
 
 

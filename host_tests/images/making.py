@@ -33,13 +33,11 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def sketch() -> Path:
-    """The sketch's folder."""
     return Path(_folder().name, "mine")
 
 
 @functools.cache
 def modules() -> dict[str, bytes]:
-    """Return what the sketch puts on a board."""
     return contents.contents(sketch(), SETTINGS)
 
 
@@ -58,7 +56,6 @@ def make(board: Board, folder: Path, firmware: bytes) -> bytes:
 
 
 def on_board(*arguments: object) -> list[str]:
-    """The lines that MicroPython prints."""
     script = HERE / "images/on_board.py"
     said = printed("micropython", "64m", script, *arguments, folders=[HERE / "spool"])
     return said.splitlines()

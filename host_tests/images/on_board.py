@@ -53,7 +53,6 @@ def publish(root, port):
 
 
 def files(image, program):
-    """Every file that is in it."""
     mounted(image, int(program))
     walk("/board")
 

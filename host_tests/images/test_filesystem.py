@@ -24,7 +24,6 @@ def program(board: boards.Board) -> int:
 
 
 def stored(board: boards.Board, folder: Path) -> Path:
-    """The board's filesystem, in a file."""
     file = folder / f"{board.name}.littlefs"
     file.write_bytes(filesystem.build(files(), board.flash))
     return file

@@ -29,8 +29,6 @@ _DEADLINE = 100.0  # s of a life, and of a push
 
 @dataclass
 class Pushed:
-    """A push that runs, or has run."""
-
     thread: threading.Thread
     text: io.StringIO
     status: int | None = None
@@ -71,7 +69,6 @@ class Desk:
         return {path: data for path, data in files.items() if not path.startswith(UNUSED)}
 
     def install(self) -> None:
-        """Put version 1 on the board."""
         slots = package.Slots(self.key.with_name(f"{self.key.name}.pub"))
         for path, data in package.slotted(self.version("1"), KIND, slots).items():
             file = self.board / path.removeprefix("/")
@@ -105,7 +102,6 @@ class Desk:
         return pushed
 
     def stop(self) -> None:
-        """End all pushes."""
         self._over.set()
         for pushed in self._pushes:
             pushed.thread.join()

@@ -40,7 +40,6 @@ class Flash:
         return None
 
     def module(self):
-        """Return the module `esp32`."""
         flash = self
 
         class Partition:

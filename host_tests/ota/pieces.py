@@ -18,8 +18,6 @@ DIGEST = bytes(range(32))
 
 
 class Message:
-    """A part of a piece."""
-
     topic = b"dev/b/ota/piece"
 
     def __init__(self):
@@ -52,8 +50,6 @@ def run(sink, message, first, last):
 
 
 class Partition:
-    """A partition in RAM."""
-
     def __init__(self):
         self.blocks = [bytearray(PIECE) for _ in range(PIECES)]
 

@@ -28,8 +28,6 @@ def near() -> Iterator[broker.Broker]:
 
 
 class Board(threading.Thread):
-    """A board with a prompt, in a thread."""
-
     def __init__(self, near: broker.Broker, key_file: Path) -> None:
         super().__init__(daemon=True)
         from flatmq.prompt import Prompt
@@ -142,7 +140,6 @@ class Hand:
         return 1
 
     def hears(self, topic: bytes, payload: bytes) -> list[dict[str, Any]]:
-        """Return what the board answers."""
         self.said.clear()
         message = Message(topic, payload)
         message.retain = 0

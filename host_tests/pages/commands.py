@@ -33,7 +33,6 @@ def _lines(page: Path) -> Iterator[str]:
 
 
 def commands(page: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command of a page."""
     for line in _lines(page):
         for part in re.split(r"&&|[;|]", line):
             try:

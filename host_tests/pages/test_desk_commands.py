@@ -131,7 +131,6 @@ class Desk:
         self.board = board
 
     def word(self, word: str, words: tuple[str, ...]) -> str:
-        """Return what replaces a word of a command."""
         if word in PLAIN:
             return self.broker.broker.address
         if word == SECURE:

@@ -199,7 +199,6 @@ class Watcher(Observer):
         return found[0]
 
     def status(self, wanted: bytes) -> None:
-        """Wait for a status."""
         self.next("status", lambda payload: payload == wanted)
 
     def pack(self, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:

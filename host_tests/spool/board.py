@@ -50,7 +50,6 @@ class Board:
             assert self.spool.publish(topic, b"%05d" % n + bytes(20), qos)
 
     def flash(self) -> dict[str, bytes]:
-        """Return the files on the flash."""
         return {f.name: f.read_bytes() for f in (self.folder / "s").iterdir()}
 
     @property
@@ -60,5 +59,4 @@ class Board:
 
     @property
     def aside(self) -> list[int]:
-        """Return what was set aside."""
         return [int(payload[:5]) for _, _, payload in self.spool.dropped()]

@@ -33,11 +33,9 @@ class Chip:
         self.how = how
 
     def image(self):
-        """Return all bytes."""
         return bytes(self.data)
 
     def restore(self, image):
-        """Set all bytes."""
         self.data[:] = image
 
     def _cut(self):

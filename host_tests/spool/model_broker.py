@@ -55,7 +55,6 @@ class Broker:
         self._flying = []  # packet identifiers that the client uses for messages
 
     def forget(self):
-        """Lose the session."""
         self.known = False
         self.unreleased = set()
 

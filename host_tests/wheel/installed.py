@@ -40,7 +40,6 @@ class Installed:
             (packages / "shared.pth").write_text(sysconfig.get_path("purelib"))
 
     def python(self, code: str) -> str:
-        """Return what `code` prints in the environment."""
         return self.run("python", "-I", "-c", code).stdout
 
     def run(

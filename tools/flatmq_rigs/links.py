@@ -114,7 +114,6 @@ class Listening:
             return False
 
     def stop(self) -> None:
-        """End it and remove its files."""
         self.broker.stop()
         self._folder.cleanup()
 

@@ -164,12 +164,10 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row
 
 
 def has_failed(row: Row) -> bool:
-    """Return whether a proof has run, and failed."""
     return row[3].startswith("FAILED")
 
 
 def section(rows: Sequence[Row]) -> str:
-    """The table as Markdown."""
     failed = sum(map(has_failed, rows))
     head = ("proof", "how much", "minutes", "result", "commit")
     return (

@@ -167,7 +167,6 @@ class _Link:
             self._tasks.append(loop.create_task(self._until_idle(self._rules.idle)))
 
     def strike(self, fault: Fault) -> None:
-        """Have a fault happen."""
         if fault == "silence":
             self._silent = True
         elif fault == "stall":
@@ -184,7 +183,6 @@ class _Link:
             self.ended.set()
 
     def resume(self) -> None:
-        """Read on after a stall."""
         self._flowing.set()
 
     async def _until_hung_up(self) -> None:

@@ -35,12 +35,10 @@ def number(
 
 
 def messages(default: int, low: int, high: int | None = None) -> Callable[[_Command], _Command]:
-    """Add --messages."""
     return number("--messages", default, low, "Number of messages to send.", high)
 
 
 def rounds(default: int) -> Callable[[_Command], _Command]:
-    """Add --rounds."""
     text = "Number of times to measure everything; the tables show medians."
     return number("--rounds", default, 1, text, 100)
 

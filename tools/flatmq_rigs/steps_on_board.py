@@ -13,7 +13,6 @@ import station  # noqa: E402 (the time comes first)
 
 
 def say(step, ms):
-    """Print a step."""
     print(f"step {step}: {ms} ms")
 
 

@@ -23,7 +23,6 @@ class Heap:
         """Do nothing: it is always ready."""
 
     def read(self, pack):
-        """Append the figures."""
         gc.collect()
         station = self.station
         used, piece, lost, failed, connects = self._labels

@@ -24,7 +24,6 @@ class Meter:
         self._left = array("i", [0] * 2)
 
     def arrive(self, factor=1):
-        """Wait until what is on its way is here."""
         time.sleep_ms(self._arrive_ms * factor)
 
     def measure(self, name, operation, prepare, messages=1):
@@ -172,8 +171,6 @@ class Flatmq:
 
 
 class Umqtt:
-    """umqtt.simple, likewise."""
-
     def __init__(self, host, port, token, back):
         from umqtt.simple import MQTTClient
 

@@ -72,7 +72,6 @@ class Numbers:
         return True
 
     def until(self, what, holds):
-        """Poll until it holds."""
         patience = Patience(what)
         while not holds():
             self.client.poll(20)

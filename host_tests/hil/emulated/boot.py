@@ -20,8 +20,6 @@ BLOCK = 4096
 
 
 class Flash:
-    """A block device in a file."""
-
     def __init__(self, path, blocks):
         self._file = open(path, "r+b")  # noqa: SIM115 (for as long as the board runs)
         self._blocks = blocks

@@ -64,7 +64,6 @@ def listen():
 
 
 def tell(*words):
-    """Print a line for the test."""
     print("@" + " ".join(str(word) for word in words))
 
 

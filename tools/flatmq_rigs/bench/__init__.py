@@ -93,7 +93,6 @@ class Bench:
         self.results.once[job.client.key, job.name] = value
 
     def timed(self, job: Job) -> None:
-        """Add one round's value."""
         value = self._run(job)
         if isinstance(value, list):
             value = value[0]

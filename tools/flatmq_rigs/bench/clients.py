@@ -27,7 +27,6 @@ class Client:
 
     @property
     def is_ours(self) -> bool:
-        """True for flatmq."""
         return self.module == "flatmq"
 
     @property

@@ -37,7 +37,6 @@ class Masked(Work):
         ]
 
     def markdown(self) -> str:
-        """The section of the document."""
         rows = [
             [f"{OPERATIONS[name]}, {bits}", number(self.ratio_of(bits, name)),
              number(self.heap.get((bits, WEBSOCKET, name)))]

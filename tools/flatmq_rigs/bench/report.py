@@ -89,7 +89,6 @@ class Report:
         return table(["", *head, "QoS 1 per s"], rows)
 
     def targets(self) -> str:
-        """Return the table of targets and measured values."""
         rows = []
         for target in TARGETS:
             value = target.value(self._results)

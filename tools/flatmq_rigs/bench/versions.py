@@ -72,7 +72,6 @@ class Versions(Work):
         ]
 
     def rows_of(self, bits: str) -> list[list[str]]:
-        """The rows of the table."""
         rows = []
         for name, text in {**OPERATIONS, **EXTRAS}.items():
             ratio = self.ratio_of(bits, name)
@@ -83,7 +82,6 @@ class Versions(Work):
         return rows
 
     def markdown(self) -> str:
-        """The section of the document."""
         head = ["µs per message", "3.1.1", "5", "× 3.1.1", f"≤ {LIMIT}", "B"]
         parts = [
             "## MQTT 5 beside 3.1.1: the interpreter's work alone",

@@ -69,12 +69,10 @@ class Work:
                 self.heap[bits, client, operation] = float(value)
 
     def median(self, bits: str, client: str, operation: str) -> float | None:
-        """Return the median of the rounds."""
         values = self.rounds.get((bits, client, operation))
         return statistics.median(values) if values else None
 
     def ratio(self, bits: str, client: str, other: str, operation: str) -> float | None:
-        """Return the ratio of the medians of two clients."""
         value = self.median(bits, client, operation)
         least = self.median(bits, other, operation)
         return value / least if value is not None and least else None
@@ -100,7 +98,6 @@ class Work:
         return rows
 
     def markdown(self) -> str:
-        """The section of the document."""
         head = ["µs per message", FLOOR, FLATMQ, "× floor", "B", UMQTT, "× floor", "B"]
         parts = [
             "## The interpreter's work alone",

@@ -80,7 +80,6 @@ def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
 
 
 def _held(sizes: Sizes) -> str:
-    """The table of bounds."""
     lines = []
     for row in rows.ROWS.values():
         sign = "+" if row.more else ""
@@ -118,7 +117,6 @@ def _starts(sizes: Sizes) -> str:
 
 
 def _text(sizes: Sizes) -> str:
-    """The section of the document."""
     parts = [
         "## Where the memory goes",
         "`make size`: bytes of heap held after a collection, on 32 bits, from .mpy files, with "

@@ -91,7 +91,6 @@ class Run:
     ended: bool = False  # it came to its end
 
     def hear(self, line: str) -> None:
-        """Take in one line that the device printed."""
         name, _, rest = line.partition(" ")
         if name == "@at":
             self.sent, self.came, self.connects = map(int, rest.split())
@@ -153,7 +152,6 @@ def follow(run: Run, peer: Peer, process: Sketch, faults: Faults, proxy: Proxy) 
 
 
 def show(run: Run, peer: Peer, turns: Iterator[None], console: Console) -> None:
-    """Show on a terminal how far it is."""
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as bars:
         up = bars.add_task("device → desk", total=run.messages)
         down = bars.add_task("desk → device", total=run.messages)
@@ -172,7 +170,6 @@ def figures(verdict: Verdict) -> str:
 
 
 def section(link: str, verdict: Verdict, facts: list[str]) -> str:
-    """The section of the results."""
     command = "python -m flatmq_rigs soak" + ("" if link == "tcp" else f" --link {link}")
     return "\n".join(
         [

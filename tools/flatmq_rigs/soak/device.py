@@ -47,15 +47,12 @@ class Books:
         self.rows = [0, 0, 0]  # times that numbers were left out
 
     def at_0(self, message):
-        """The handler of the topic for QoS 0."""
         self._take(message, 0)
 
     def at_1(self, message):
-        """The handler of the topic for QoS 1."""
         self._take(message, 1)
 
     def at_2(self, message):
-        """The handler of the topic for QoS 2."""
         self._take(message, 2)
 
     def _take(self, m, qos):
@@ -145,7 +142,6 @@ class Device:
             self.changed()
 
     def report(self):
-        """Report the progress to the host."""
         self._reported = ticks_ms()
         self.most = max(self.most, gc.mem_alloc())
         say("@at", self.sent, sum(self.books.next), self.client.stats.connects)

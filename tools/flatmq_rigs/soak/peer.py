@@ -91,6 +91,5 @@ class Peer:
             raise PeerError(f"the broker does not serve the desk: {self._why or code.name}")
 
     def stop(self) -> None:
-        """Disconnect."""
         self._client.on_disconnect = None
         self._client.disconnect()

@@ -46,7 +46,6 @@ class Log:
                 self.take(line)
 
     def take(self, line: str) -> None:
-        """Take one line."""
         if not self.version:
             found = re.search(r"mosquitto version \S+", line)
             self.version = found[0] if found else ""

@@ -118,7 +118,6 @@ def connect(client, stream):
 
 
 def answer(client, stream, packet):
-    """Have a flatmq client read a packet."""
     stream.feed(packet)
     client.poll()
 

@@ -82,15 +82,12 @@ class Common:
         return t - (now() - u)
 
     def next(self, name):
-        """Return the next burst of a mix."""
         self.turn += 1
         bursts = self.mixes[name]
         return bursts[self.turn % len(bursts)]
 
 
 class Flatmq(Common):
-    """flatmq, as shipped."""
-
     name = "flatmq"
     twice = ("ping", "trip", "trip_burst")
     version = 4
