@@ -13,7 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
+from flatmq_tools import cli
+
 PATIENCE = 300  # seconds for a command, on a busy machine
+
+
+def flatmq(*words: object) -> Result:
+    """Run a command that ends by itself, in this process and in a wide terminal."""
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return runner.invoke(cli.main, list(map(str, words)), catch_exceptions=False)
+
+
+def said(*words: object) -> str:
+    """Return what a command prints that ends well."""
+    done = flatmq(*words)
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+import typed_command
 from flatmq_tools import boards
-from flatmq_tools.cli import main as cli
 from images import making
 
 _TABLES = {"name": "device", "interval": "device", "ssid": "wifi"}
@@ -19,7 +19,14 @@ def image(folder: Path, *told: str, board: str = "esp32", more: Iterable[str] = 
     options = ["--sketch", str(making.sketch()), "--out", str(folder / "image.bin")]
     for each in told:
         options += ["--set", f"{_TABLES.get(each.partition('=')[0], 'broker')}.{each}"]
-    return CliRunner().invoke(cli, ["image", board, *options, *more])
+    return typed_command.flatmq("image", board, *options, *more)
+
+
+def made(folder: Path, *told: str, board: str = "esp32", more: Iterable[str] = ()) -> str:
+    """Return what it prints, and it must end well."""
+    said = image(folder, *told, board=board, more=more)
+    assert said.exit_code == 0, said.output
+    return said.output
 
 
 def on_board(folder: Path, board: str = "esp32") -> dict[str, bytes]:

@@ -12,7 +12,7 @@ import sizes
 from sketches.board_bench import Board, Watcher, switched_on
 from tls.secure_broker import SecureBroker
 
-from .imaged import image, on_board
+from .imaged import made, on_board
 
 # The bench's clock was not set.
 UNSET = "import clock, ntptime; clock.time = ntptime.Time; clock.RETRY_MS = 20"
@@ -36,8 +36,7 @@ def board_with(
     for key, _, value in (each.partition("=") for each in tls):
         found = {"pin": secure.pins.get(value), "ntp": value}
         told.append(f"tls.{key}={found.get(key) or secure.path(value)}")
-    said = image(folder, *told)
-    assert said.exit_code == 0, said.output
+    made(folder, *told)
     board = Board("pico_w", folder / "board", {}, port)
     (board.folder / "tls").mkdir()
     for path, data in on_board(folder).items():

@@ -24,7 +24,7 @@ from flatmq_tools import board_rules, probe
 from flatmq_tools import certificates as checks
 
 from . import odd
-from .imaged import image, on_board
+from .imaged import image, made, on_board
 
 ROOT = Issued("Test Root", authority=True)
 SECOND = Issued("Second Root", authority=True)
@@ -43,8 +43,7 @@ def settings(files: dict[str, bytes]) -> dict[str, str]:
 def test_pem_becomes_der_and_the_key_goes_nowhere_else(tmp_path: Path) -> None:
     ca, _ = ROOT.write(tmp_path, "ca")
     cert, key = CLIENT.write(tmp_path, "client")
-    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
-    assert said.exit_code == 0, said.output
+    said = made(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
     files = on_board(tmp_path)
     assert files["/tls/ca.der"] == ROOT.der
     assert files["/tls/cert.der"] == CLIENT.der
@@ -59,15 +58,14 @@ def test_pem_becomes_der_and_the_key_goes_nowhere_else(tmp_path: Path) -> None:
     for path, content in files.items():
         assert (SECRET in content) == (path == "/tls/key.der"), path
     body = key.read_text().splitlines()[1]
-    assert body not in said.output
+    assert body not in said
     assert body.encode() not in (tmp_path / "image.bin").read_bytes()
 
 
 def test_a_romfs_has_no_key_in_it(tmp_path: Path) -> None:
     cert, key = CLIENT.write(tmp_path, "client")
     told = [f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}"]
-    said = image(tmp_path, *told, more=["--romfs"])
-    assert said.exit_code == 0, said.output
+    made(tmp_path, *told, more=["--romfs"])
     assert SECRET not in (tmp_path / "esp32.romfs").read_bytes()
     assert "/tls/key.der" in on_board(tmp_path)
 
@@ -92,12 +90,11 @@ AUTHORITIES: dict[str, tuple[bytes, Issued, str]] = {
 def test_the_authority_is_found_in(kind: str, tmp_path: Path) -> None:
     data, found, remark = AUTHORITIES[kind]
     (tmp_path / "ca").write_bytes(data)
-    said = image(tmp_path, f"tls.ca={tmp_path / 'ca'}")
-    assert said.exit_code == 0, said.output
+    said = made(tmp_path, f"tls.ca={tmp_path / 'ca'}")
     assert on_board(tmp_path)["/tls/ca.der"] == found.der
-    assert remark in said.output
+    assert remark in said
     if not remark:
-        assert OTHER not in said.output
+        assert OTHER not in said
 
 
 def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
@@ -105,10 +102,9 @@ def test_the_certificate_of_the_key_is_found_in_a_chain(tmp_path: Path) -> None:
     mine = Issued("board-2", MIDDLE, usage=certificates.CLIENT)
     cert, key = mine.write(tmp_path, "client")
     cert.write_bytes(MIDDLE.pem + mine.pem)
-    said = image(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
-    assert said.exit_code == 0, said.output
+    said = made(tmp_path, f"tls.ca={ca}", f"tls.cert={cert}", f"tls.key={key}")
     assert on_board(tmp_path)["/tls/cert.der"] == mine.der
-    assert "the broker has to know Test Intermediate" in said.output
+    assert "the broker has to know Test Intermediate" in said
 
 
 @pytest.mark.parametrize(
@@ -128,15 +124,13 @@ def test_every_form_of_a_key(
     mine = Issued("board-3", ROOT, kind=kind)
     cert, key = mine.write(tmp_path, "client")
     key.write_bytes(mine.key_bytes(encoding, form))
-    said = image(tmp_path, f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}")
-    assert said.exit_code == 0, said.output
+    made(tmp_path, f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}")
     assert b"/tls/key.der" in (tmp_path / "image.bin").read_bytes()
 
 
 def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
     pins = f"{LEAF.pin},sha256/{ROOT.pin}"
-    said = image(tmp_path, f"tls.pin={pins}")
-    assert said.exit_code == 0, said.output
+    made(tmp_path, f"tls.pin={pins}")
     files = on_board(tmp_path)
     assert not [path for path in files if path.startswith("/tls")]
     assert settings(files)["pin"] == f"{LEAF.pin},{ROOT.pin}"
@@ -145,9 +139,8 @@ def test_a_pin_alone_puts_no_file_on_the_board(tmp_path: Path) -> None:
 def test_what_is_said_where_no_certificate_is_needed(tmp_path: Path) -> None:
     """For a board without a network, and without TLS."""
     ca, _ = ROOT.write(tmp_path, "ca")
-    said = image(tmp_path, f"tls.ca={ca}", board="pico")
-    assert said.exit_code == 0, said.output
-    assert "broker.tls is left out: Raspberry Pi Pico has no network" in said.output
+    said = made(tmp_path, f"tls.ca={ca}", board="pico")
+    assert "broker.tls is left out: Raspberry Pi Pico has no network" in said
     assert b"/tls/ca.der" not in (tmp_path / "image.bin").read_bytes()
     assert "broker.tls" not in image(tmp_path).output
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import sizes
 from conftest import HERE as TESTS
 from flatmq import stream_tls_address
 from flatmq_rigs.certificates import Issued
-from flatmq_tools.cli import main as cli
 from scenario_child import play
 from tls.secure_broker import HEAP, PYTHONS
+from typed_command import flatmq
 
 from . import odd
 
@@ -50,10 +49,6 @@ def ca(tmp_path: Path) -> str:
     return str(tmp_path / "ca.der")
 
 
-def tls(address: str, ca: str) -> Result:
-    return CliRunner().invoke(cli, ["tls", address, "--ca", ca])
-
-
 @pytest.mark.parametrize("name", odd.REFUSED)
 def test_what_boards_refuse(name: str, ca: str, tmp_path: Path) -> None:
     """Settings are printed only if a board connects with them."""
@@ -62,7 +57,7 @@ def test_what_boards_refuse(name: str, ca: str, tmp_path: Path) -> None:
     with odd.broker_with(chain, tmp_path) as address:
         assert case.error in connected("micropython", address, ca=ca)
         with_pin = connected("micropython", address, pin=chain[0].pin)
-        said = tls(address, ca)
+        said = flatmq("tls", address, "--ca", ca)
     assert bool(with_pin) == case.is_whole, with_pin
     assert said.exit_code == 1
     (line,) = [one for one in said.output.splitlines() if one.startswith("Boards refuse it: ")]
@@ -74,7 +69,7 @@ def test_what_boards_refuse(name: str, ca: str, tmp_path: Path) -> None:
 def test_eight_intermediates(ca: str, tmp_path: Path) -> None:
     with odd.broker_with(odd.line(8), tmp_path) as address:
         assert connected("micropython", address, ca=ca) == ""
-        said = tls(address, ca)
+        said = flatmq("tls", address, "--ca", ca)
     assert said.exit_code == 0, said.output
     assert "--set broker.tls.ca=" in said.output
 
@@ -86,7 +81,7 @@ def test_what_boards_do_not_notice(name: str, ca: str, tmp_path: Path) -> None:
         local = address.replace("127.0.0.1", "localhost")
         assert connected("micropython", local, ca=ca) == ""
         refused = connected("cpython", local, ca=ca)
-        said = tls(local, ca)
+        said = flatmq("tls", local, "--ca", ca)
     assert text in refused
     assert said.exit_code == 1
     assert text in said.output
@@ -102,7 +97,7 @@ def test_a_host_that_is_an_address_must_be_listed_as_one(
 ) -> None:
     with odd.broker_with(odd.ADDRESSES[name](), tmp_path) as address:
         assert "the certificate is not for 127.0.0.1" in connected(python, address, ca=ca)
-        said = tls(address, ca)
+        said = flatmq("tls", address, "--ca", ca)
     assert said.exit_code == 1
     assert "not for 127.0.0.1" in said.output
 

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from cryptography import x509
 
+import typed_command
 from flatmq_tools import ports, probe
-from flatmq_tools.cli import main as cli
 from tls.secure_broker import SecureBroker
 
 from .answering import answering
 
 
 def tls(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["tls", *map(str, arguments)])
+    return typed_command.flatmq("tls", *arguments)
 
 
 def place(secure: SecureBroker, listener: str, host: str = "127.0.0.1") -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import paho.mqtt.client as paho
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 import sizes
 import typed_command
@@ -31,6 +31,7 @@ from flatmq_tools.fleet import fleet
 from flatmq_tools.fleet import link as fleet_link
 from sizes import spread
 from tls.secure_broker import SecureBroker
+from typed_command import flatmq, said
 from uart.test_bridge_command import CONNECT, run, terminal
 from uart.test_conversation import HELLO, frame
 
@@ -39,10 +40,6 @@ from .answering import answering
 DEADLINE = 120.0  # seconds
 SECRET = "s3cret-of-all"
 PACK = json.dumps([{"bn": "b1/", "n": "boot", "v": 1}, {"n": "seq", "v": 1}]).encode()
-
-
-def flatmq(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False)
 
 
 @pytest.fixture
@@ -78,16 +75,13 @@ def options_of(secure: SecureBroker, text: str) -> list[str]:
 
 
 def watches(address: str, options: list[str], folder: Path) -> None:
-    said = flatmq("watch", address, "--packs", 1, "--seconds", DEADLINE, *options)
-    assert said.exit_code == 0, said.output
-    assert "b1" in said.output
+    assert "b1" in said("watch", address, "--packs", 1, "--seconds", DEADLINE, *options)
 
 
 def plays_a_fleet(address: str, options: list[str], folder: Path) -> None:
-    said = flatmq("fleet", address, "--devices", 5, "--rate", 10, "--seconds", 1,
-                  "--calm", "--reboots", 20, *options)  # fmt: skip
-    assert said.exit_code == 0, said.output
-    assert "everything that was published was acknowledged" in said.output
+    shown = said("fleet", address, "--devices", 5, "--rate", 10, "--seconds", 1,
+                 "--calm", "--reboots", 20, *options)  # fmt: skip
+    assert "everything that was published was acknowledged" in shown
 
 
 def bridges(address: str, options: list[str], folder: Path) -> None:
@@ -196,9 +190,9 @@ def connect(command: str, address: str, options: list[str], folder: Path) -> str
         log = ["--log", folder / "log", "--seconds", 1, "--user", "alice"]
         return flatmq("pipeline", "ingest", address, folder / "landed", *log, *options).output
     few = ["--devices", 2, "--seconds", 1] if command == "fleet" else []
-    said = flatmq(command, address, "--user", "alice", *few, *options)
-    assert said.exit_code == 1, said.output
-    return said.output
+    done = flatmq(command, address, "--user", "alice", *few, *options)
+    assert done.exit_code == 1, done.output
+    return done.output
 
 
 @spread("command", COMMANDS, how=WRONG)
@@ -256,9 +250,9 @@ def test_a_mistake_is_reported_at_once(
     listener, options, text = NO_USE[mistake]
     few = ["--devices", 1, "--seconds", 1] if command == "fleet" else []
     address = f"localhost:{secure.ports[listener]}"
-    said = flatmq(command, address, *few, *options_of(secure, options))
-    assert said.exit_code == 1
-    assert text.format(**secure.pins) in said.output.replace("\n", " "), said.output
+    done = flatmq(command, address, *few, *options_of(secure, options))
+    assert done.exit_code == 1
+    assert text.format(**secure.pins) in done.output.replace("\n", " "), done.output
     if mistake in ("no certificate", "no TLS"):
         assert 1 <= len(known) <= 4
     else:
@@ -297,19 +291,19 @@ def test_an_error_names_the_option_and_the_file(
     (tmp_path / "empty").touch()
     before = {"bridge": ["bridge", "/dev/null"], "ingest": ["pipeline", "ingest"]}
     after = ["landed"] if command == "ingest" else []
-    said = flatmq(
+    done = flatmq(
         *before.get(command, [command]), f"127.0.0.1:{secure.ports['broker']}", *after, *options
     )
-    assert said.exit_code == 1
-    assert said.output.startswith(f"Error: {error}"), said.output
-    assert said.output.count("\n") == 1
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: {error}"), done.output
+    assert done.output.count("\n") == 1
 
 
 def test_the_options_are_the_same_everywhere() -> None:
     texts = set()
     for command in (["watch"], ["fleet"], ["bridge"], ["pipeline", "ingest"], ["pipeline", "run"]):
-        said = CliRunner().invoke(cli, [*command, "--help"], terminal_width=400)
-        lines = [" ".join(line.split()) for line in said.output.splitlines()]
+        done = CliRunner().invoke(cli, [*command, "--help"], terminal_width=400)
+        lines = [" ".join(line.split()) for line in done.output.splitlines()]
         texts.add(tuple(sorted(
             line for line in lines
             if line.startswith(("--tls ", "--ca ", "--cert ", "--key ", "--pin "))

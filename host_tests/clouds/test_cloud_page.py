@@ -9,8 +9,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+import typed_command
 from flatmq_tools import boards
 from flatmq_tools.broker import LOOPBACK
 from flatmq_tools.cli import main as cli
@@ -50,8 +50,7 @@ def files_of(command: str, services: Services, folder: Path) -> dict[str, bytes]
     mine.mkdir()
     (mine / "main.py").write_text("from settings import load\n\nload()\n")
     assert boards.load(board)  # there is one of that name
-    said = CliRunner().invoke(cli, ["image", BENCH, "--out", "image", *WIFI, *options])
-    assert said.exit_code == 0, said.output
+    typed_command.said("image", BENCH, "--out", "image", *WIFI, *options)
     lines = making.on_board("files", folder / "image", boards.load(BENCH).flash.program)
     return making.listed(lines)
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+import typed_command
 from conftest import ROOT, interpreter_command, library
 from flatmq import Client
-from flatmq_tools import broker, cli, remote_logs
+from flatmq_tools import broker, remote_logs
 from flatmq_tools.interpreter import environment
 from observer import retained
 
@@ -45,9 +45,7 @@ def _publish(board: Client, name: str, payload: bytes) -> None:
 
 
 def _crashes(running: broker.Broker, *words: str) -> str:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, ["crashes", running.address, *words])
-    assert done.exit_code == 0, done.output
-    return done.output
+    return typed_command.said("crashes", running.address, *words)
 
 
 def _here(program: str, running: broker.Broker) -> str:
@@ -141,5 +139,5 @@ def test_a_record_moves_no_cursor(running: broker.Broker, board: Client) -> None
 
 def test_a_board_must_be_named_to_be_cleared(running: broker.Broker) -> None:
     for words in (["--clear"], ["+", "--clear"], ["a/b"]):
-        done = CliRunner().invoke(cli.main, ["crashes", running.address, *words])
+        done = typed_command.flatmq("crashes", running.address, *words)
         assert done.exit_code == 2, words

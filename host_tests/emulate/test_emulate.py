@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from scapy.layers.dns import DNS, DNSQR
 
+import typed_command
 from conftest import SharedBrokers
 from flatmq_tools import boards, emulate
-from flatmq_tools.cli import main as cli
 from flatmq_tools.emulate.network import Network
 from images import downloads
 
@@ -49,8 +49,8 @@ def flatmq(program: str, *options: str) -> Result:
     sketch = Path("sketch")
     sketch.mkdir(exist_ok=True)
     (sketch / "main.py").write_text(program)
-    command = ["emulate", "pico_w", "sketch", "--firmware", "firmware.uf2", *options]
-    return CliRunner(env={"COLUMNS": "200"}).invoke(cli, command)
+    command = ("emulate", "pico_w", "sketch", "--firmware", "firmware.uf2", *options)
+    return typed_command.flatmq(*command)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_it_refuses(words: str, said: str) -> None:
     board = boards.load("pico_w")
     old = downloads.program(board, 0x54321, "1.22.0")
     Path("old.uf2").write_bytes(downloads.uf2(board, old))
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(cli, ["emulate", *words.split()])
+    done = typed_command.flatmq("emulate", *words.split())
     assert done.exit_code in (1, 2)
     assert said in done.output.splitlines()[-1]
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+import typed_command
 from flatmq_tools import contents, emulate
-from flatmq_tools.cli import main as cli
 
 WORKS = """\
 from flatmq import Client, stream_uart
@@ -55,8 +55,8 @@ def flatmq(sketch: str, *options: str, board: str = "esp32", qemu: str = "") -> 
     Path("sketch").mkdir(exist_ok=True)
     Path("sketch", "main.py").write_text(sketch)
     qemu = qemu or stand_in({"esp32": "esp32", "esp32_c3": "esp32c3"}[board])
-    command = ["emulate", board, "sketch", "--firmware", f"{board}.bin", "--qemu", qemu, *options]
-    return CliRunner(env={"COLUMNS": "200"}).invoke(cli, command)
+    command = ("emulate", board, "sketch", "--firmware", f"{board}.bin", "--qemu", qemu, *options)
+    return typed_command.flatmq(*command)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,7 @@ def test_a_program_that_is_not_such_a_qemu(text: str, said: str) -> None:
 
 def test_without_a_qemu_it_says_what_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    command = ["emulate", "esp32", "--firmware", "esp32.bin"]
-    said = CliRunner(env={"COLUMNS": "200"}).invoke(cli, command).output
+    said = typed_command.flatmq("emulate", "esp32", "--firmware", "esp32.bin").output
     assert "no qemu-system-xtensa on the PATH, which emulates esp32: build github.com/" in said
     done = flatmq(WORKS, qemu="absent")
     assert (done.exit_code, "--qemu absent: there is no such program" in done.output) == (1, True)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import sizes
+import typed_command
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools import broker as brokers
 from flatmq_tools import senml
-from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import FleetError, LimitError, Settings, compare, limits, plan, truth
 from flatmq_tools.fleet.fleet import Fleet
 
@@ -109,7 +109,7 @@ def statuses(boots: list[truth.Boot]) -> int:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["fleet", *map(str, arguments)])
+    return typed_command.flatmq("fleet", *arguments)
 
 
 def troubled(target: brokers.Broker, prefix: str, *more: object) -> Result:
@@ -265,16 +265,13 @@ def test_a_board_that_cannot_be_told_is_not_complete(tmp_path: Path) -> None:
     assert total.unacknowledged == total.published - total.acknowledged
 
 
-def test_refusals_are_one_line(tmp_path: Path) -> None:
+def test_refusals_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with brokers.mosquitto(users={"alice": "s3cret"}) as target:
         done = run("--devices", 3, "--seconds", 1, target.address)
         assert done.exit_code == 1
         assert "0 of 3 boards came online: CONNACK: return code 5" in done.output
-        done = CliRunner().invoke(
-            cli,
-            ["fleet", "--devices", "3", "--seconds", "1", "--user", "alice", target.address],
-            env={"FLATMQ_PASSWORD": "s3cret"},
-        )
+        monkeypatch.setenv("FLATMQ_PASSWORD", "s3cret")
+        done = run("--devices", 3, "--seconds", 1, "--user", "alice", target.address)
         assert done.exit_code == 0, done.output
     assert run("--devices", 3, "127.0.0.1:1").output.splitlines() == [
         "Error: no broker answers at 127.0.0.1:1"

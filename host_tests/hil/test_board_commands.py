@@ -14,22 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 import typed_command
 from flatmq_rigs.certificates import Issued
-from flatmq_tools import boards, cli, flash, logs, remote, settings
+from flatmq_tools import boards, flash, logs, remote, settings
 from flatmq_tools.remote import Remote
 from hil import plugged as plugged_in
 from hil.emulated_board import EmulatedBoard
 from images import downloads
+from typed_command import flatmq, said
 
 RP2040, RP2350 = 0xE48BFF56, 0xE48BFF59
 PATIENCE = 60.0  # seconds until something that has to come is given up
-
-
-def _run(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, [str(each) for each in arguments])
 
 
 def _until(what: str, holds: Callable[[], bool]) -> None:
@@ -52,7 +48,7 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_boards_lists_what_is_connected_and_what_is_known(plugged: Callable[..., None]) -> None:
     plugged(("/dev/ttyACM7", 0x2E8A, 0x0005), ("/dev/ttyS0", None, None), ("/dev/ttyUSB1", 1, 2))
-    shown = _run("boards").output
+    shown = said("boards")
     (pico,) = [line for line in shown.splitlines() if "/dev/ttyACM7" in line]
     assert "2e8a:0005" in pico
     assert "pico, pico_2, pico_2_w, pico_w" in pico
@@ -79,7 +75,7 @@ def test_another_number_of_boards_is_an_error(
     ports: list[tuple[str, int, int]], texts: list[str], plugged: Callable[..., None]
 ) -> None:
     plugged(*ports)
-    done = _run("logs")
+    done = flatmq("logs")
     assert done.exit_code == 1
     for text in texts:
         assert text in done.output
@@ -157,9 +153,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
         old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
         _on(board, "", {**old, "/mine.txt": b"kept"})
-        done = _run(*deploy, "--set", "wifi.ssid=home")
-        assert done.exit_code == 0, done.output
-        assert " 0 unchanged" in done.output
+        assert " 0 unchanged" in said(*deploy, "--set", "wifi.ssid=home")
         (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
         assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with _logs(board.address) as shown:
@@ -169,9 +163,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert words
         assert words.groups() == ("/lib/flatmq/__init__.mpy", "helper.mpy", "one")
         (sketch / "helper.py").write_text("WORD = 'two'\n")
-        done = _run(*deploy)
-        assert "1 files written" in done.output
-        (wrote,) = re.findall(r"written, (\d+) bytes", done.output)
+        (wrote,) = re.findall(r"1 files written, (\d+) bytes", said(*deploy))
         assert int(wrote) < 100
         look = "import json; print(json.load(open('/settings.json'))['wifi']['ssid'])"
         assert _on(board, look) == ["home"]
@@ -190,8 +182,7 @@ def test_deploy_puts_certificates_and_takes_them_away(
                "--set", f"broker.tls.key={key}")  # fmt: skip
         look = "import os; print('tls' in os.listdir('/') and sorted(os.listdir('/tls')))"
         for options, there in ((tls, ["ca.der", "cert.der", "key.der"]), (tls[:2], ["ca.der"])):
-            done = _run(*deploy, *options)
-            assert done.exit_code == 0, done.output
+            said(*deploy, *options)
             assert _on(board, look) == [str(there)]
             (ca,) = _on(board, "print(open('/tls/ca.der', 'rb').read().hex())")
             assert bytes.fromhex(ca) == one.der
@@ -203,8 +194,7 @@ def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
     sketch = _sketch(tmp_path)
     (sketch / "main.py").write_text(COUNTS_ITS_BOOTS.decode())
     with EmulatedBoard(tmp_path, **fault) as board:
-        done = _run("deploy", "pico", "--port", board.address, "--sketch", sketch)
-        assert done.exit_code == 0, done.output
+        said("deploy", "pico", "--port", board.address, "--sketch", sketch)
         with _logs(board.address) as shown:  # it may interrupt nothing
             _until("its word", lambda: "boot 1." in shown())
         assert board.resets == 1
@@ -232,7 +222,7 @@ def test_deploy_says_what_is_wrong(
     sketch = _sketch(tmp_path)
     (sketch / "main.py").write_text(main or MAIN)
     with EmulatedBoard(tmp_path, swallows=swallows) as board:
-        done = _run("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
+        done = flatmq("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
         assert done.exit_code == 1
         assert text in done.output
         assert "the board restarts" not in done.output
@@ -261,8 +251,7 @@ def test_flash_asks_a_running_board_for_its_boot_drive(
     file.write_bytes(_uf2(*[RP2040] * 200))
     hidden = drive.rename(tmp_path / "hidden")
     with EmulatedBoard(tmp_path, show_drive=lambda: hidden.rename(drive) and None) as board:
-        done = _run("flash", "pico_w", file, "--port", board.address)
-    assert done.exit_code == 0, done.output
+        said("flash", "pico_w", file, "--port", board.address)
     assert (drive / "image.uf2").read_bytes() == file.read_bytes()
 
 
@@ -291,7 +280,7 @@ def test_flash_does_not_take_what_does_not_fit(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(data)
-    done = _run("flash", board, file)
+    done = flatmq("flash", board, file)
     assert done.exit_code == 1
     assert words in done.output
     assert not (drive / name).exists()
@@ -303,7 +292,7 @@ def test_flash_says_when_the_drive_does_not_take_it(
     file = tmp_path / "image.uf2"
     file.write_bytes(_uf2(*[RP2040] * 200))
     (drive / "image.uf2").symlink_to("/dev/full")
-    done = _run("flash", "pico", file)
+    done = flatmq("flash", "pico", file)
     assert done.exit_code == 1
     assert "after 0 of 102,400 bytes. Unplug the board" in done.output
 

@@ -11,13 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from conftest import ROOT
 from flatmq_tools import boards
-from flatmq_tools.cli import main as cli
 from images import downloads
 from images.making import sketch
+from typed_command import flatmq, said
 
 
 @pytest.fixture(autouse=True)
@@ -27,36 +26,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def flatmq(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(cli, ["image", *map(str, arguments)])
-
-
 def test_without_firmware_the_filesystem_alone(folder: Path) -> None:
-    said = flatmq("pico_w", "--sketch", sketch())
-    assert said.exit_code == 0, said.output
+    shown = said("image", "pico_w", "--sketch", sketch())
     assert (folder / "build/pico_w-filesystem.uf2").is_file()
-    assert "only the filesystem" in said.output
-    assert "--firmware RPI_PICO_W-[0-9]*.uf2" in said.output
-    assert "copy it to the drive RPI-RP2" in said.output
+    assert "only the filesystem" in shown
+    assert "--firmware RPI_PICO_W-[0-9]*.uf2" in shown
+    assert "copy it to the drive RPI-RP2" in shown
 
 
 def test_with_firmware_one_file(folder: Path) -> None:
     board = boards.load("esp32")
     (folder / "download.bin").write_bytes(downloads.esp32(board, 0x54321))
-    said = flatmq("esp32", "--firmware", "download.bin", "--sketch", sketch())
-    assert said.exit_code == 0, said.output
+    shown = said("image", "esp32", "--firmware", "download.bin", "--sketch", sketch())
     assert (folder / "build/esp32.bin").stat().st_size == board.flash.size - 0x1000
-    assert "MicroPython 1.28.0" in said.output
-    assert "esptool --chip esp32 write-flash 0x1000 build/esp32.bin" in said.output
+    assert "MicroPython 1.28.0" in shown
+    assert "esptool --chip esp32 write-flash 0x1000 build/esp32.bin" in shown
 
 
 def test_settings_go_in_and_what_is_not_set_is_told(folder: Path) -> None:
     out = folder / "here" / "image.bin"
-    said = flatmq("esp32", "--set", "wifi.ssid=a home", "--out", out)
-    assert said.exit_code == 0, said.output
+    shown = said("image", "esp32", "--set", "wifi.ssid=a home", "--out", out)
     assert b'"ssid": "a home"' in out.read_bytes()
-    assert "Not set: broker.host." in said.output
-    assert "Not set" not in flatmq("pico").output  # which needs no network
+    assert "Not set: broker.host." in shown
+    assert "Not set" not in said("image", "pico")  # which needs no network
 
 
 def test_the_same_input_the_same_bytes(folder: Path) -> None:
@@ -72,10 +64,9 @@ def test_the_same_input_the_same_bytes(folder: Path) -> None:
 
 
 def test_a_romfs_lies_beside(folder: Path) -> None:
-    said = flatmq("esp32_c3", "--sketch", sketch(), "--romfs")
-    assert said.exit_code == 0, said.output
+    shown = said("image", "esp32_c3", "--sketch", sketch(), "--romfs")
     assert (folder / "build/esp32_c3.romfs").read_bytes()[:3] == b"\xd2\xcd\x31"
-    assert "mpremote romfs deploy build/esp32_c3.romfs" in said.output
+    assert "mpremote romfs deploy build/esp32_c3.romfs" in shown
 
 
 ERRORS = [
@@ -94,8 +85,7 @@ ERRORS = [
 def test_an_error_is_a_line(arguments: list[str], told: str, folder: Path) -> None:
     if "--sketch" not in arguments:
         arguments = [*arguments, "--sketch", str(sketch())]
-    said = flatmq(*arguments)
-    assert isinstance(said.exception, SystemExit)
-    assert said.exit_code != 0
-    assert told in said.output
+    done = flatmq("image", *arguments)
+    assert done.exit_code != 0
+    assert told in done.output
     assert not list(folder.rglob("*.uf2"))

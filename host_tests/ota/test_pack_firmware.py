@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+import typed_command
 from flatmq_tools import boards
-from flatmq_tools.cli import main
 from flatmq_tools.ota import package
 from images import downloads
 
@@ -27,8 +26,8 @@ def _whole(application: bytes, partitions: str = downloads.OTA) -> bytes:
 def _packed(data: bytes, folder: Path, *words: str) -> tuple[int, str]:
     file = folder / "firmware.bin"
     file.write_bytes(data)
-    command = ["ota", "pack", *words, str(folder / "out"), "--version", "x"]
-    done = CliRunner().invoke(main, [*command, "--firmware", str(file)])
+    command = ("ota", "pack", *words, folder / "out", "--version", "x")
+    done = typed_command.flatmq(*command, "--firmware", file)
     return done.exit_code, done.output.replace(f"{file}: ", "")
 
 

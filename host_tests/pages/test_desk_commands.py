@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import sizes
 import typed_command
 from conftest import ROOT
 from flatmq import Client
-from flatmq_tools import boards, cli, ports, settings
+from flatmq_tools import boards, ports, settings
 from flatmq_tools.broker import LOOPBACK, find_mosquitto
 from flatmq_tools.ota import keys, package
 from hil import emulated_board, plugged
@@ -137,12 +136,6 @@ class Desk:
             return f"localhost:{self.broker.ports['mutual' if '--cert' in words else 'broker']}"
         return word.replace("BASE64", self.broker.pins["broker"])
 
-    def flatmq(self, *words: str) -> str:
-        """Run a command that comes to its end by itself, and return what it prints."""
-        done = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, words)
-        assert done.exit_code == 0, done.output
-        return done.output
-
     def until(self, *words: str, ready: Callable[[str], None], text: str) -> None:
         """Run a command until it has printed `text`, and end it with Ctrl-C.
 
@@ -233,12 +226,12 @@ def _pip(desk: Desk, words: tuple[str, ...]) -> None:
 
 @runs("flatmq", "boards")
 def _boards(desk: Desk, words: tuple[str, ...]) -> None:
-    assert desk.board.address in desk.flatmq(*words[1:])
+    assert desk.board.address in typed_command.said(*words[1:])
 
 
 @runs("flatmq", "image")
 def _image(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.flatmq(*words[1:])
+    typed_command.said(*words[1:])
     assert sum(file.stat().st_size for file in (desk.folder / "build").iterdir()) > SIZE
 
 
@@ -254,9 +247,9 @@ def _ota(desk: Desk, words: tuple[str, ...]) -> None:
         client.publish(b"dev/pico-1/ota/status", said, qos=1, retain=True)
         assert client.wait(10_000)
         client.disconnect()
-        assert "pico-1 runs 2" in desk.flatmq(*words[1:])
+        assert "pico-1 runs 2" in typed_command.said(*words[1:])
     else:
-        desk.flatmq(*words[1:])
+        typed_command.said(*words[1:])
         assert Path(words[3] if words[2] == "keygen" else words[4]).stat().st_size
 
 
@@ -264,24 +257,24 @@ def _ota(desk: Desk, words: tuple[str, ...]) -> None:
 def _flash(desk: Desk, words: tuple[str, ...]) -> None:
     file = desk.folder / words[3]
     if file.suffix == ".uf2":
-        desk.flatmq(*words[1:])
+        typed_command.said(*words[1:])
         copied = desk.folder / "drives" / "RPI-RP2" / file.name
         assert copied.read_bytes() == file.read_bytes()
     else:
-        done = CliRunner().invoke(cli.main, words[1:])  # at the port nothing answers esptool
+        done = typed_command.flatmq(*words[1:])  # at the port nothing answers esptool
         assert "esptool could not flash it. Hold BOOT" in done.output
 
 
 @runs("flatmq", "deploy")
 def _deploy(desk: Desk, words: tuple[str, ...]) -> None:
     port = [] if words[2] == "pico_w" else ["--port", desk.board.address]
-    assert "written" in desk.flatmq(*words[1:], *port)
+    assert "written" in typed_command.said(*words[1:], *port)
 
 
 @runs("flatmq", "logs")
 def _logs(desk: Desk, words: tuple[str, ...]) -> None:
     if "--broker" in words:
-        assert "Ctrl-C ends it" in desk.flatmq(*words[1:], "--seconds", "0")
+        assert "Ctrl-C ends it" in typed_command.said(*words[1:], "--seconds", "0")
         return
     with typed_command.serial_line() as (end, port):
 
@@ -304,27 +297,27 @@ def _bridge(desk: Desk, words: tuple[str, ...]) -> None:
 
 @runs("flatmq", "watch")
 def _watch(desk: Desk, words: tuple[str, ...]) -> None:
-    assert "temp 21.5" in desk.flatmq(*words[1:], "--packs", "1")
+    assert "temp 21.5" in typed_command.said(*words[1:], "--packs", "1")
 
 
 @runs("flatmq", "crashes")
 def _crashes(desk: Desk, words: tuple[str, ...]) -> None:
-    assert "no crash of" in desk.flatmq(*words[1:])
+    assert "no crash of" in typed_command.said(*words[1:])
 
 
 @runs("flatmq", "time")
 def _time(desk: Desk, words: tuple[str, ...]) -> None:
-    assert desk.flatmq(*words[1:], "--seconds", "0") == ""
+    assert typed_command.said(*words[1:], "--seconds", "0") == ""
 
 
 @runs("flatmq", "fleet")
 def _fleet(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.flatmq(*words[1:], "--devices", "3", "--seconds", "1", "--rate", "2")
+    typed_command.said(*words[1:], "--devices", "3", "--seconds", "1", "--rate", "2")
 
 
 @runs("flatmq", "tls")
 def _tls(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.flatmq(*words[1:])
+    typed_command.said(*words[1:])
     assert "BEGIN CERTIFICATE" in (desk.folder / "ca.pem").read_text()
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from conftest import ROOT
-from flatmq_tools import boards, cli
+from flatmq_tools import boards
 from flatmq_tools.broker import Broker, mosquitto
 from hil import plugged
 from images import boot_rom, downloads, making
 from sketches.board_bench import Board, switched_on
+from typed_command import said
 
 README = (ROOT / "README.md").read_text()
 ADDRESS = "192.168.1.10"
@@ -75,13 +75,9 @@ def test_the_readme_brings_a_board_to_a_dashboard(
             image.write_bytes(content[pico.flash.filesystem : pico.flash.filesystem_end])
             booted(board, making.listed(making.on_board("files", image, pico.flash.program)))
             with switched_on(board):
-                done = CliRunner().invoke(
-                    cli.main, [*arguments, "--packs", "1", "--seconds", "60"]
-                )
+                told[arguments[0]] = said(*arguments, "--packs", 1, "--seconds", 60)
         else:
-            done = CliRunner().invoke(cli.main, arguments)
-        assert done.exit_code == 0, f"{line}\n{done.output}"
-        told[arguments[0]] = done.output
+            told[arguments[0]] = said(*arguments)
     assert "Pico W" in told["boards"]
     assert "Not set" not in told["image"]
     assert re.search(r"pico-\w+  .*27\.\d+ °C", told["watch"]), told["watch"]
