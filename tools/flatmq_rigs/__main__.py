@@ -25,46 +25,33 @@ _ROOT = Path(__file__).parents[2]
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-# Commands whose modules are in host_tests: the module, arguments before those given, the help.
-_IN_TESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "faults": ("faults", (), "Run every scenario of a fault."),
-    "fuzz": ("hostile.guided", (), "Feed hostile bytes, guided by coverage."),
+# Commands whose modules are in host_tests: the module with arguments before those given, the help.
+_IN_TESTS = {
+    "faults": ("faults", "Run every scenario of a fault."),
+    "fuzz": ("hostile.guided", "Feed hostile bytes, guided by coverage."),
     "fuzz-packs": (
-        "pipeline.fuzz_packs",
-        ("--documents", "1000000", "--spark", "50000"),
+        "pipeline.fuzz_packs --documents 1000000 --spark 50000",
         "Send hostile messages through the pipeline's jobs.",
     ),
     "broken-streams": (
-        "tls.broken_streams",
-        ("--streams", "4000", "--clients", "3"),
-        "Break the TLS streams of clients.",
+        "tls.broken_streams --streams 4000 --clients 3", "Break the TLS streams of clients.",
     ),
-    "look": ("pipeline.look", (), "Show the report in a browser, as on a phone."),
-    "home-assistant": ("ha.real", (), "Show boards in Home Assistant itself."),
-    "emulated": ("emulate.real", (), "Run sketches on an emulated board."),
-    "emulated-hour": (
-        "emulate.hour",
-        (),
-        "Run the station sketch on an emulated Pico W for an hour.",
-    ),
+    "look": ("pipeline.look", "Show the report in a browser, as on a phone."),
+    "home-assistant": ("ha.real", "Show boards in Home Assistant itself."),
+    "emulated": ("emulate.real", "Run sketches on an emulated board."),
+    "emulated-hour": ("emulate.hour", "Run the station sketch on an emulated Pico W for an hour."),
     "emulated-updates": (
-        "emulate.updates",
-        (),
-        "Update an emulated Pico W over MQTT, with power cuts.",
+        "emulate.updates", "Update an emulated Pico W over MQTT, with power cuts.",
     ),
     "emulated-firmware": (
-        "emulate.firmware",
-        (),
-        "Update the firmware of an emulated ESP32 over MQTT.",
+        "emulate.firmware", "Update the firmware of an emulated ESP32 over MQTT.",
     ),
     "tls-full-heap": (
-        "emulate.tls_in_full_heap",
-        (),
-        "Cut the TLS of an emulated Pico W whose heap is full.",
+        "emulate.tls_in_full_heap", "Cut the TLS of an emulated Pico W whose heap is full.",
     ),
-    "board": ("hil", (), "Test flatmq on the board at BOARD_PORT."),
-    "board-bench": ("hil.bench", (), "Measure flatmq on the board at BOARD_PORT."),
-}
+    "board": ("hil", "Test flatmq on the board at BOARD_PORT."),
+    "board-bench": ("hil.bench", "Measure flatmq on the board at BOARD_PORT."),
+}  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -441,9 +428,10 @@ def fuzz_long(context: click.Context, link: str, version: str, packets: int | No
     _run_in_tests("hostile.chance", [*chosen, *context.args])
 
 
-def _add(name: str, module: str, default: Sequence[str], text: str) -> None:
+def _add(name: str, module: str, text: str) -> None:
     def command(context: click.Context) -> None:
-        _run_in_tests(module, [*default, *context.args])
+        found, *default = module.split()
+        _run_in_tests(found, [*default, *context.args])
 
     made = main.command(name, context_settings=_PASSED_ON, help=text)
     made(click.pass_context(command))
