@@ -29,7 +29,7 @@ ALL = (*work.OPERATIONS, *MIXES)
 def measured(bench_build: Path) -> Iterator[bench.Bench]:
     """A bench whose peer and broker run."""
     with Source() as source, broker.mosquitto() as running:
-        yield bench.Bench(Runner(bench_build), source.port, running.port, bench_build, True)
+        yield bench.Bench(Runner(bench_build), source.port, running.port, bench_build)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,6 @@ def main() -> None:
 @main.command()
 @rig_options.rounds(5)
 @click.option("--only", multiple=True, metavar="CLIENT", help="Measure this client; repeatable.")
-@click.option("--quick", is_flag=True, help="Measure briefly and print; write no results.")
-@rig_options.STRICT
 @rig_options.results(Path("docs/results.md"))
 def bench(**options: Any) -> None:
     """Measure flatmq beside other clients, in one run."""

@@ -29,7 +29,6 @@ from flatmq_rigs.results import write
 from flatmq_tools import broker, interpreter
 
 ROUNDS = 5
-QUICK_ROUNDS = 2
 _HELD_RUNS = 5
 _WIDTH = 160  # columns, for a log; a terminal knows its own
 _HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
@@ -48,7 +47,6 @@ class Bench:
         source_port: int,
         broker_port: int,
         build: Path,
-        quick: bool,
     ) -> None:
         self.results = Results()
         self.versions = versions.Versions()
@@ -57,7 +55,6 @@ class Bench:
         self._runner = runner
         self._source_port = source_port
         self._broker_port = broker_port
-        self._quick = quick
 
     def prepare(self, client: Client) -> bool:
         """Return whether the client can be measured; if not, keep the reason."""
@@ -113,20 +110,20 @@ class Bench:
                 low = middle
         self.results.once[client.key, SMALLEST] = high - self._runner.image_kb(client)
 
-    def in_memory(self, both: bool, rounds: int | None, progress: Progress) -> None:
+    def in_memory(self, both: bool, progress: Progress) -> None:
         """Measure flatmq at both versions and over a WebSocket, and umqtt.simple if `both`: all
         over a link in memory."""
         task = progress.add_task("over a link in memory", total=2 + both)
         section = versions.SECTION
         try:
-            self.versions = versions.measure(rounds or versions.ROUNDS)
+            self.versions = versions.measure()
             progress.advance(task)
             section = masked.SECTION
-            self.masked = masked.measure(rounds or alone.ROUNDS)
+            self.masked = masked.measure()
             progress.advance(task)
             section = alone.SECTION
             if both:
-                self.results.work = alone.measure(self._build, rounds or alone.ROUNDS)
+                self.results.work = alone.measure(self._build)
         except (PeerError, alone.WorkError) as error:
             self.results.failures[alone.FLATMQ, section] = str(error)
         progress.advance(task)
@@ -135,7 +132,7 @@ class Bench:
         """Measure everything; in each round every client has its turn."""
         single = [job for client in clients for job in figures.once(client)]
         heaps = [client for client in clients if not client.is_floor]
-        turns = [list(figures.timed(client, self._quick)) for client in clients]
+        turns = [list(figures.timed(client)) for client in clients]
         steps = len(single) + len(heaps) + rounds * sum(map(len, turns))
         task = progress.add_task("", total=steps)
 
@@ -202,21 +199,17 @@ def main(
     *,
     rounds: int = ROUNDS,
     only: Sequence[str] = (),
-    quick: bool = False,
-    strict: bool = False,
     results: Path | None = None,
     build: Path = Path("build"),
 ) -> int:
     """Measure, print the tables, write them into `results` if given; return the exit status.
 
-    1 when a client failed, or with `strict` when a target of flatmq was missed, else 0. A quick
-    run, or one with `only` some clients, is only printed. Raises BenchError when there
-    is no interpreter or no client of a name, BrokerError when there is no broker.
+    1 when a client failed, else 0. A run with `only` some clients is only printed. Raises
+    BenchError when there is no interpreter or no client of a name, BrokerError when there is no
+    broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     clients = chosen(only)
-    if quick:
-        rounds = min(rounds, QUICK_ROUNDS)
     facts = _facts(rounds)
     beside = "umqtt_simple"
     complete = not only
@@ -229,11 +222,11 @@ def main(
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         build = build.resolve()
-        bench = Bench(Runner(build), source.port, running.port, build, quick)
+        bench = Bench(Runner(build), source.port, running.port, build)
         ready = [client for client in clients if bench.prepare(client)]
         bench.run(ready, rounds, progress)
         if ours:
-            bench.in_memory(both, QUICK_ROUNDS if quick else None, progress)
+            bench.in_memory(both, progress)
     section = Report(clients, bench.results).markdown(facts, with_targets=ours)
     console.print(Markdown(section))
     if both:
@@ -241,7 +234,7 @@ def main(
     if ours:
         console.print(Markdown(bench.versions.markdown()))
         console.print(Markdown(bench.masked.markdown()))
-    if results and complete and not quick:
+    if results and complete:
         write(results, SECTION, section)
         write(results, alone.SECTION, bench.results.work.markdown())
         write(results, versions.SECTION, bench.versions.markdown())
@@ -254,4 +247,4 @@ def main(
     slow = [*bench.versions.missed(), *bench.masked.missed()]
     for text in [*(target.text for target in missed), *slow]:
         console.print(f"missed: {text}", markup=False)
-    return 1 if failed or (strict and (missed or slow)) else 0
+    return 1 if failed else 0

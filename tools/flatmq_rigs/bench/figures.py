@@ -22,6 +22,7 @@ OPERATIONS = {
 # Functions whose CPU time and socket calls are measured, each with the floor's function beside it.
 CPU = {"publish": "publish", "publish_burst": "publish", "receive": "receive"}
 RATE = "qos1_rate"
+CPU_MS, RATE_MS = 150, 1500  # that a run of each takes, at least
 SMALLEST = "smallest"
 HELD = "held"
 ALL = "all"  # the figure of a client that could not be prepared
@@ -74,12 +75,11 @@ def once(client: Client) -> Iterator[Job]:
         yield Job(client, f"calls {operation}", "calls", operation)
 
 
-def timed(client: Client, quick: bool) -> Iterator[Job]:
+def timed(client: Client) -> Iterator[Job]:
     """Return the jobs of one round."""
     if client.romfs:
         return
-    cpu_ms, rate_ms = (60, 500) if quick else (150, 1500)
     for name in CPU:
-        yield Job(client, name, "cpu", f"{name} {cpu_ms}")
+        yield Job(client, name, "cpu", f"{name} {CPU_MS}")
     if not client.is_floor:
-        yield Job(client, RATE, "rate", str(rate_ms), broker=True)
+        yield Job(client, RATE, "rate", str(RATE_MS), broker=True)
