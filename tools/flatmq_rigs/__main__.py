@@ -79,26 +79,9 @@ def bench(**options: Any) -> None:
     1_000_000_000,
 )
 @common_options.seed()
-@rig_options.number(
-    "--kilobytes",
-    1_000,
-    1,
-    "Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
-    "in any case.",
-    1_000_000,
-)
 @rig_options.link(*LINKS)
-@rig_options.number(
-    "--heap",
-    None,
-    16,
-    "Heap of MicroPython in KB.  [default: the smallest in which the link works]",
-    1_000_000,
-)
 @rig_options.results()
-def soak(
-    link: str, messages: int | None, kilobytes: int, results: Path | None, **options: Any
-) -> None:
+def soak(link: str, messages: int | None, results: Path | None, seed: int | None) -> None:
     """Count numbered messages over a failing link.
 
     --messages are sent in each direction, a third of them at each QoS, to a mosquitto on
@@ -111,7 +94,7 @@ def soak(
 
     count = messages or (1_000_000 if link == "tcp" else 200_000)
     end(
-        lambda: command.main(count, link=link, mean=kilobytes * 1000, document=results, **options),
+        lambda: command.main(count, link=link, document=results, seed=seed),
         command.SoakError,
         command.PeerError,
         LinkError,
@@ -121,15 +104,14 @@ def soak(
 
 @main.command()
 @rig_options.results()
-@rig_options.number("--every", 1, 1, "Cut a second time only after every Nth first cut.", 100)
-def powercut(results: Path | None, every: int) -> None:
+def powercut(results: Path | None) -> None:
     """Cut the power of a spool at every write to its flash.
 
     Measures the wear of the flash too.
     """
     from . import powercut as command
 
-    end(lambda: command.main(results, every), command.PowerCutError)
+    end(lambda: command.main(results), command.PowerCutError)
 
 
 @main.command()

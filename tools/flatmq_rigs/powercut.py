@@ -122,11 +122,8 @@ def _years(erases: float, kilobytes: int) -> float:
     return kilobytes / BLOCK * CYCLES / erases / MINUTES
 
 
-def main(results: Path | None, every: int) -> int:
-    """Run everything with progress, print it, and write the section "spool" of the results.
-
-    After every `every`-th first cut there is a second one.
-    """
+def main(results: Path | None) -> int:
+    """Run everything with progress, print it, and write the section "spool" of the results."""
     rows = []
     columns = [
         *("", "writes", "cuts", "lost", "torn", "twice at QoS 2", "out of order"),
@@ -140,8 +137,7 @@ def main(results: Path | None, every: int) -> int:
             job = pool.submit(sweep, full, head, durable, version=level)
             jobs.append((f"{name} · one cut", job))
             for i in range(SLICES):
-                part = (1 + i * every, SLICES * every, 1)
-                job = pool.submit(sweep, full, head, durable, *part, version=level)
+                job = pool.submit(sweep, full, head, durable, 1 + i, SLICES, 1, version=level)
                 jobs.append((f"{name} · two cuts", job))
         task = progress.add_task("power cuts", total=len(jobs))
         sums: dict[str, list[int]] = {}
@@ -160,8 +156,8 @@ def main(results: Path | None, every: int) -> int:
             "## Spool",
             "`python -m flatmq_rigs powercut`: littlefs on flash in RAM loses power before and "
             "in the middle of every write of a scenario, and in the rows with two cuts again at "
-            f"every write after {'each cut' if every == 1 else f'one of {every} cuts'}. Only "
-            "readings that bypassed the flash (`durable=False`) may be lost.",
+            "every write after each cut. Only readings that bypassed the flash (`durable=False`) "
+            "may be lost.",
             table(columns, rows),
             "### Wear, and heap per record",
             table(
