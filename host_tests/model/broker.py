@@ -14,7 +14,7 @@ from packets import build
 from packets.strict import Packet, from_client, split
 from unit.both_versions import at_5
 
-MOST = 20  # QoS 1 and 2 messages in flight, unless a test says otherwise
+MOST = 100  # QoS 1 and 2 messages in flight
 
 
 @dataclass
@@ -51,21 +51,16 @@ class Broker:
     """Takes the bytes that reach it, and answers through `send`, a function of a packet.
 
     `taken` are the payloads of the messages that it took, in order; `messages` those that it was
-    given for the client. `on_connect(new)` is called for each CONNECT; `new` if it makes a
-    session. It closes the connection on packets for which `refuses` is true.
+    given for the client. It closes the connection on packets for which `refuses` is true.
     """
 
-    def __init__(
-        self, send: Callable[[Packet, bytes], None], most: int = MOST, level: int = 4
-    ) -> None:
-        self.most = most
+    def __init__(self, send: Callable[[Packet, bytes], None], level: int) -> None:
         self.level = level
         self.session: Session | None = None
         self.taken: list[bytes] = []
         self.counts: Counter[bytes] = Counter()
         self.messages: list[Outgoing] = []
         self.connected = False
-        self.on_connect: Callable[[bool], None] = lambda new: None
         self.refuses: Callable[[Packet], bool] = lambda packet: False
         self.on_refusal: Callable[[], None] = lambda: None
         self._send = send
@@ -173,7 +168,6 @@ class Broker:
         new = self.session is None
         if new:
             self.session = Session()
-        self.on_connect(new)
         self.connected = True
         self._answer("CONNACK", peer.connack(present=not new))
         for message in self.session.outgoing.values():
@@ -204,7 +198,7 @@ class Broker:
                 self._answer("PUBREL", peer.pubrel(pid), pid)
             else:
                 self._answer("PUBLISH", message.encoded(True), pid)
-        while session.queue and len(session.outgoing) < self.most:
+        while session.queue and len(session.outgoing) < MOST:
             message = session.queue.popleft()
             while not session.last or session.last in session.outgoing:
                 session.last = session.last % 65535 + 1

@@ -17,14 +17,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import peer
 from flatmq import Client
 from flatmq.rare.message import Message
-from model.broker import MOST, Broker
+from model.broker import Broker
 from model.judge import Fault, Judge, hold
-from model.network import BY_PEER, ENDS, Due, Link, Stream
+from model.network import BY_PEER, ENDS, Due, Link
 from packets.strict import Packet
 from unit.fake_link import Clock, fake_clock
 
@@ -35,35 +34,6 @@ OURS = b"unit"
 ALWAYS, AT_TIMES = b"a/+", b"b/#"  # topic filters; the second one comes and goes
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The faults of which the client must not die.
-
-    trust        the CONNACK of a new session is lost
-    set_aside    the broker closes on a message or on SUBSCRIBE, for a while or always
-    ack_timeout  an acknowledgement never comes, and nobody ends the connection
-    incoming     more QoS 2 messages come in a burst than `incoming`
-    raising      a handler always raises for a message; needs set_aside, too: both are by `give_up`
-    spin         `poll` returns True only when bytes came in
-    pubrel       the broker sends PUBREC for a message that is not in flight
-    leaving      Ctrl-C comes while the client disconnects
-    ending       a subscription ends between two calls of its handler, which has raised
-    """
-
-    trust: bool = True
-    set_aside: bool = True
-    ack_timeout: bool = True
-    incoming: bool = True
-    raising: bool = True
-    spin: bool = True
-    pubrel: bool = True
-    leaving: bool = True
-    ending: bool = True
-
-
-RULES = Rules()
-
-
 class Failure(Exception):
     """Raised by a handler."""
 
@@ -71,10 +41,9 @@ class Failure(Exception):
 class Life:
     """A client and all that happens to it."""
 
-    def __init__(self, seed: int, clock: Clock, version: int, rules: Rules = RULES) -> None:
+    def __init__(self, seed: int, clock: Clock, version: int) -> None:
         self.chance = chance = random.Random(f"life {seed}")
         self.clock = clock
-        self.rules = rules
         self.calm = False
         self.log: list[str] = []
         self.number = 0  # of the next message, either way
@@ -89,7 +58,7 @@ class Life:
         self.level = chance.choice([0.0, 0.5, 1.0, 1.0, 2.0])  # of the faults
         self.refused: set[bytes] = set()  # payloads and topic filters on which the broker closes
         self.failures: Counter[bytes] = Counter()  # of the handler, by payload
-        self.give_up = chance.choice([0, 3]) if rules.set_aside and rules.raising else 0
+        self.give_up = chance.choice([0, 3])
         clean = chance.random() < 0.3
         options = {
             "clean_session": clean,
@@ -98,25 +67,16 @@ class Life:
             "rx_size": chance.choice([64, 64, 128, 512]),
             "inflight": chance.choice([1, 2, 4, 8, 32]),
             "answers": chance.choice([8, 16, 64]),
-            "incoming": chance.choice([1, 4, 32]) if rules.incoming else MOST,
+            "incoming": chance.choice([1, 4, 32]),
             "give_up": self.give_up,
             "timeout": TIMEOUT,
             "retry_ms": 20,
-            "retry_max_ms": 60_000 if rules.set_aside else chance.choice([20, 500]),
+            "retry_max_ms": 60_000,
+            "ack_timeout": chance.choice([2, TIMEOUT, 3 * TIMEOUT]),
         }
-        if rules.ack_timeout:
-            options["ack_timeout"] = chance.choice([2, TIMEOUT, 3 * TIMEOUT])
         self.say(f"options {options}")
-        self.judge = Judge(
-            client_id=OURS,
-            level=version,
-            clean=clean,
-            trusts=not rules.trust,
-            moves=rules.set_aside,
-            releases=rules.pubrel,
-        )
-        self.broker = Broker(self._send, 100 if rules.incoming else MOST, version)
-        self.broker.on_connect = self._on_connect
+        self.judge = Judge(client_id=OURS, level=version, clean=clean)
+        self.broker = Broker(self._send, version)
         self.broker.refuses = self._refuses
         self.broker.on_refusal = lambda: self.link.current.cut(chance.choice(BY_PEER))
         self.link = Link(self)
@@ -144,11 +104,9 @@ class Life:
 
     def cut_after(self) -> int | None:
         """Return after how many bytes a connection is cut."""
-        return (
-            self.chance.choice([3, 40, 200, 2000]) * self.chance.randrange(1, 9) // 4
-            if (self.fails(0.3))
-            else None
-        )
+        if not self.fails(0.3):
+            return None
+        return self.chance.choice([3, 40, 200, 2000]) * self.chance.randrange(1, 9) // 4
 
     def end(self) -> str:
         """Return how a connection ends."""
@@ -170,10 +128,9 @@ class Life:
         """Return how many of `n` bytes are read at once."""
         return self.chance.randrange(1, n + 1) if n and self.fails(0.3) else n
 
-    def ctrl_c(self, where: str, stream: Stream | None) -> None:
+    def ctrl_c(self, where: str) -> None:
         """Raise KeyboardInterrupt at times."""
-        spared = (stream and stream.sheltered) or (self.leaves and not self.rules.leaving)
-        if not spared and self.fails(0.01):
+        if self.fails(0.01):
             self.say(f"Ctrl-C in {where}")
             self.interrupted = True
             raise KeyboardInterrupt
@@ -186,11 +143,6 @@ class Life:
         self.judge.opened()
         self.broker.opened()
         self.streams += 1
-
-    def _on_connect(self, new: bool) -> None:
-        stream = self.link.current
-        if new and not self.judge.clean and not self.rules.trust:
-            stream.sheltered = True
 
     def waited(self, ms: int) -> None:
         """Let time pass in a wait."""
@@ -209,7 +161,7 @@ class Life:
         if message.offset == 0:
             self.pieces = bytearray()
         hold(len(self.pieces) == message.offset, "a piece is lost")
-        self.ctrl_c("a handler", None)
+        self.ctrl_c("a handler")
         key = bytes(self.pieces) + payload
         if message.last and self.raises.get(key):
             self.raises[key] -= 1
@@ -264,7 +216,7 @@ class Life:
         self.say(f"publish {self.name(payload)} at QoS {qos}: {pid}")
         if pid is not None:
             self.judge.published(topic, payload, qos, pid)
-            if qos and self.rules.set_aside and self.fails(0.1):
+            if qos and self.fails(0.1):
                 self.refused.add(payload)
 
     def _refuses(self, packet: Packet) -> bool:
@@ -280,7 +232,7 @@ class Life:
             message = self.broker.publish(topic, payload, self.chance.randrange(3))
             if message:
                 self.say(f"broker sends {self.name(payload)} at QoS {message.qos}")
-                if (way == "a" or self.rules.ending) and self.fails(0.1):
+                if self.fails(0.1):
                     always = 1_000_000 if self.give_up else 1
                     self.raises[payload] = self.chance.choice([1, 2, always])
 
@@ -293,14 +245,12 @@ class Life:
             qos = self.chance.randrange(3)
             self.client.subscribe(AT_TIMES, self._handle, qos=qos, chunks=True)
             self.filters[AT_TIMES] = qos
-            if self.rules.set_aside and self.fails(0.3):
+            if self.fails(0.3):
                 self.refused.add(AT_TIMES)
         self.say(f"filters {self.filters}")
 
     def disconnect(self) -> None:
         """Disconnect, and start again."""
-        if self.link.current and self.link.current.sheltered:
-            return
         self.say("disconnect")
         self.leaves = True
         self._call(self.client.disconnect, 50)
@@ -316,7 +266,7 @@ class Life:
             return call(*arguments)
         except Failure:
             hold(self.raised, "a handler's exception again")
-            if self.rules.ending and AT_TIMES in self.filters and self.fails(0.3):
+            if AT_TIMES in self.filters and self.fails(0.3):
                 self.subscribe()
         except KeyboardInterrupt:
             hold(self.interrupted, "Ctrl-C again")
@@ -331,7 +281,7 @@ class Life:
         if came is None:
             return True
         client = self.client
-        if self.rules.spin and self.link.current is stream and stream:
+        if self.link.current is stream and stream:
             hold(not came or stream.gave > before, "poll has returned True for nothing")
         if client.connected:
             hold(client.state == "online", "connected, and not online")
@@ -344,9 +294,7 @@ class Life:
 
     def jump(self) -> None:
         """Let much time pass at once."""
-        stream = self.link.current
-        if not (stream and stream.sheltered):
-            self.clock.now += self.chance.choice([10, 500, 5000, 70_000])
+        self.clock.now += self.chance.choice([10, 500, 5000, 70_000])
 
     def cut(self) -> None:
         """End the connection."""
@@ -361,7 +309,7 @@ class Life:
     def stray(self) -> None:
         """Send PUBREC for a message that is not in flight."""
         stream = self.link.current
-        if self.rules.pubrel and stream and stream.greeted and not stream.ended:
+        if stream and stream.greeted and not stream.ended:
             pid = self.chance.randrange(1, 65536)
             if pid not in {m.pid for m in self.judge.unsettled}:
                 stream.waiting.append(Due(self.clock.now, peer.pubrec(pid)))
@@ -378,19 +326,10 @@ class Life:
         calls, weights = zip(*acts, strict=True)
         for act in self.chance.choices(calls, weights, k=STEPS):
             act()
-            self._rescue()
         self.calm = True
         self.say("calm")
         self._settle()
         self._judge()
-
-    def _rescue(self) -> None:
-        """End a connection on which an acknowledgement never comes, unless the client does."""
-        stream = self.link.current
-        if not stream or not stream.swallowed or self.rules.ack_timeout:
-            return
-        if self.calm or self.chance.random() < 0.2:
-            stream.cut(self.chance.choice(BY_PEER))
 
     def _settled(self) -> bool:
         session, stream = self.broker.session, self.link.current
@@ -407,7 +346,7 @@ class Life:
         )
 
     def _settle(self) -> None:
-        if self.link.current and not self.link.current.sheltered:
+        if self.link.current:
             self.link.current.in_left = self.link.current.out_left = None
         if not self.give_up:
             self.refused.clear()
@@ -421,7 +360,6 @@ class Life:
                 self.refused.clear()  # they may fill the queue, and leave no room for a proof
             if self.clock.now > end:
                 raise Fault(f"the client does not settle: {self._state()}")
-            self._rescue()
             self.poll(500)
 
     def _state(self) -> str:
@@ -469,10 +407,10 @@ def seeded(seed: int) -> Iterator[None]:
         random.setstate(before)
 
 
-def lived(seed: int, version: int = 4, rules: Rules = RULES) -> Life:
+def lived(seed: int, version: int = 4) -> Life:
     """Live one life; a Fault says what was wrong, and has the log as its notes."""
     with fake_clock() as clock, seeded(seed):
-        life = Life(seed, clock, version, rules)
+        life = Life(seed, clock, version)
         try:
             life.live()
         except (Exception, Fault) as e:

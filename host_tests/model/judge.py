@@ -10,10 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 
 import peer
-from packets.strict import Packet, from_client, from_server, packet, split
+from packets.strict import Packet, from_client, packet, split
 from unit.both_versions import at_5
-
-__all__ = ["Fault", "Judge", "Published", "from_server"]
 
 QUEUED, RELEASED, DONE = "queued", "released", "done"  # RELEASED: its PUBREC was read
 
@@ -57,29 +55,14 @@ class Published:
 class Judge:
     """Follows one client over all its connections.
 
-    level      of the protocol: 4 or 5
-    trusts     a session that is present is trusted even if a CONNACK was not seen
-    moves      a QoS 1 message on which the broker closes again and again may become a new one,
-               behind the others
-    releases   a PUBREC of an unknown identifier is answered
+    A QoS 1 message on which the broker closes again and again may become a new one, behind the
+    others. A PUBREC of an unknown identifier is answered.
     """
 
-    def __init__(
-        self,
-        *,
-        client_id: bytes,
-        level: int,
-        clean: bool,
-        trusts: bool,
-        moves: bool,
-        releases: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, client_id: bytes, level: int, clean: bool) -> None:
         self.client_id = client_id
         self.level = level
         self.clean = clean
-        self.trusts = trusts
-        self.moves = moves
-        self.releases = releases
         self.messages: list[Published] = []
         self.by_payload: dict[bytes, Published] = {}
         self.arrived: set[bytes] = set()  # payloads that a handler has taken, or given up
@@ -117,7 +100,7 @@ class Judge:
         """Return the least and the most that `pending` of the client may be."""
         open_ones = [m for m in self.messages if m.state != DONE]
         # The broker has a released one, so the client may give up waiting for PUBCOMP.
-        left = [m for m in open_ones if self.moves and m.state == RELEASED and m.closes > 1]
+        left = [m for m in open_ones if m.state == RELEASED and m.closes > 1]
         unsure = [m for m in self.messages if m.state == DONE and m.unsure]
         return len(open_ones) - len(left), len(open_ones) + len(unsure)
 
@@ -202,8 +185,7 @@ class Judge:
         if p.name == "CONNACK":
             self.greeted = True
             self.present = bool(p.present)
-            reached = self.doubt and not self.trusts
-            either = self.may_doubt and not self.trusts
+            reached, either = self.doubt, self.may_doubt
             self.doubt = self.may_doubt = False
             for m in self.open:
                 if not self.present:
@@ -234,7 +216,7 @@ class Judge:
                 self._advance(m, RELEASED)
                 self._acks["PUBREL"].append((p.pid, b""))
             return
-        if p.name == "PUBREC" and self.releases:
+        if p.name == "PUBREC":
             self._acks["PUBREL"].append((p.pid, b""))
 
     def _advance(self, m: Published, state: str) -> None:
@@ -271,7 +253,7 @@ class Judge:
         hold(m.state != DONE, f"{m} was acknowledged")
         hold(m.connection != self.connection, f"{m} again on one connection [MQTT-4.4.0-1]")
         if p.pid != m.pid:
-            hold(self.moves and m.closes > 1 and m.qos == 1, f"{m} has got identifier {p.pid}")
+            hold(m.closes > 1 and m.qos == 1, f"{m} has got identifier {p.pid}")
             hold(not p.dup, f"{m} is new with identifier {p.pid}, and has DUP")
             hold(p.pid not in {o.pid for o in self.unsettled}, f"{p.pid} is in use")
             m.pid = p.pid
@@ -282,7 +264,7 @@ class Judge:
             hold(not p.dup, f"{m} is new, and has DUP [MQTT-3.3.1-1]")
         elif m.whole:
             hold(p.dup, f"{m} is sent again without DUP [MQTT-3.3.1-1]")
-        if not (self.moves and m.closes > 1):
+        if m.closes < 2:
             hold(m.number > self._last, f"{m} is out of order [MQTT-4.6.0-1]")
             self._last = m.number
         m.ever = m.whole = True

@@ -33,7 +33,7 @@ class Stream:
     """One connection. It is cut after so many bytes in one direction, or when `cut` is called.
 
     `ended` says how: by the peer, by the network, or in silence, when nothing comes any more and
-    what is written gets lost. `sheltered` connections are not cut before CONNACK was read.
+    what is written gets lost.
     """
 
     def __init__(self, life: Life) -> None:
@@ -44,15 +44,13 @@ class Stream:
         self.in_left = life.cut_after()  # bytes that the client can still read
         self.blocked_until = 0  # the network takes nothing before this time
         self.waiting: deque[Due] = deque()
-        self.swallowed = False  # an acknowledgement that the client will wait for
-        self.sheltered = False
         self.connacked = self.greeted = False  # CONNACK was sent; it was read
         self.gave = 0  # bytes that the client has read
         self._offered: bytes | None = None  # what must be offered next
 
     def cut(self, how: str) -> None:
         """End the connection."""
-        if not self.ended and not self.sheltered:
+        if not self.ended:
             self.life.say(f"cut: {how}")
             self.ended = how
             self.life.broker.closed()
@@ -69,7 +67,6 @@ class Stream:
         else:
             if life.swallows(packet.name):
                 life.say(f"swallows {packet.name} {packet.pid}")
-                self.swallowed = True
                 return
             delay = life.delay()
         due = Due(life.clock.now + delay, data)
@@ -86,7 +83,7 @@ class Stream:
         hold(n > 0, "an empty write")
         if self._offered is not None:
             hold(data == self._offered, "a write that was cut short goes on with other bytes")
-        life.ctrl_c("write", self)
+        life.ctrl_c("write")
         if self.ended in BY_PEER:
             raise OSError(errno.EPIPE, "write")
         if self.ended == "unreachable":
@@ -107,7 +104,7 @@ class Stream:
         broker = self.life.broker
         if self.ended:  # in silence
             return
-        if self.out_left is None or len(data) < self.out_left or self.sheltered:
+        if self.out_left is None or len(data) < self.out_left:
             broker.received(data)
         else:
             broker.received(data[: self.out_left])
@@ -134,13 +131,13 @@ class Stream:
         life = self.life
         if not life.leaves:  # else the client discards what it reads
             life.judge.handled()
-        life.ctrl_c("read", self)
+        life.ctrl_c("read")
         now = life.clock.now
         data = bytearray()
         while self.waiting and self.waiting[0].at <= now and self.ended != "silence":
             data += self.waiting.popleft().data
         n = life.read(min(len(data), len(buf)))
-        if self.in_left is not None and not self.sheltered:
+        if self.in_left is not None:
             n = min(n, max(self.in_left, 0))
             self.in_left -= n
         if data[n:]:
@@ -151,7 +148,6 @@ class Stream:
             for packet in life.judge.read(bytes(data[:n])):
                 if packet.name == "CONNACK":
                     self.greeted = True
-                    self.sheltered = False
                     life.say(f"CONNACK, session present {packet.present}")
             return n
         if self.in_left is not None and self.in_left <= 0:
@@ -165,10 +161,9 @@ class Stream:
     def close(self) -> None:
         """Handle the end of the connection, which the client has closed or given up."""
         life = self.life
-        self.sheltered = False
         # The client cannot know whether CONNECT has reached the broker, and may count it as sent
         # before it is.
-        if not self.greeted and (self.connacked or life.rules.trust):
+        if not self.greeted:
             life.say("CONNACK was not seen")
             life.judge.in_doubt(self.connacked)
             life.broker.doubt()
@@ -208,7 +203,7 @@ class Link:
 
     def wait(self, ms: int, out: bool) -> None:
         hold(ms > 0, "a wait of no time")
-        self.life.ctrl_c("wait", self.current)
+        self.life.ctrl_c("wait")
         self.life.waited(ms)
 
     def close(self) -> None:
