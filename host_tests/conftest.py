@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -203,13 +204,15 @@ class SharedBrokers:
 
     def __init__(self) -> None:
         self._running: dict[Callable[[], broker.Broker], broker.Broker] = {}
+        self._lock = threading.Lock()
 
     def get(self, kind: str, way: str, version: int | None = 4) -> broker.Broker:
         """The running broker of that kind, set up in that way, for clients of `version`."""
         start = ways(kind, version)[way]
-        if start not in self._running:
-            self._running[start] = start()
-        return self._running[start]
+        with self._lock:
+            if start not in self._running:
+                self._running[start] = start()
+            return self._running[start]
 
     def stop(self) -> None:
         """End them all."""

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import socket
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ from flatmq_tools.broker import Broker
 from packets import build
 from packets.strict import Connect
 from scenario_child import converse
+from side_by_side import side_by_side
 
 # Of MicroPython, for the client of a version, the scenario and its compiler. None falls back from
 # MQTT 5 to 3.1.1.
 HEAPS = {4: 128, 5: 192, None: 192}  # KB
 DEADLINE = 60  # seconds until a scenario is ended from outside; it gives up by itself before
-SIDE_BY_SIDE = 8  # most of them wait most of the time
 _run_number = itertools.count()
 
 
@@ -184,14 +184,12 @@ CASES = [
 ]
 
 
-def _run(case: Case, shared: Broker | None, folder: Path) -> None:
+def _run(case: Case, shared: Broker | None, token: str, folder: Path) -> None:
     """Run a case to its end, on the broker that all share or on one that it starts."""
     scenario = case.scenario
     start = ways(case.kind, case.version)[scenario.broker]
     with contextlib.nullcontext(shared) if shared else start() as broker:
-        run = Run(
-            case.python, broker, f"run{next(_run_number)}", case.version, folder, scenario.more
-        )
+        run = Run(case.python, broker, token, case.version, folder, scenario.more)
         run.finish(scenario.module, scenario.function)
     assert getattr(broker, "complaints", []) == []
 
@@ -202,23 +200,20 @@ def runs(
     shared_brokers: SharedBrokers,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[Case, Future[None]]]:
-    """A run, now or later, of each case that is asked for. Most of them wait most of the time."""
-    wanted = [
-        item.callspec.params["case"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.function is test_scenario
-    ]
+    """A run, now or later, of each case that is asked for."""
+    folder = tmp_path_factory.mktemp("scenarios")
+
+    def run(case: Case) -> None:
+        way = case.scenario.broker
+        shared = None if case.kills else shared_brokers.get(case.kind, way, case.version)
+        number = next(_run_number)
+        files = folder / str(number)
+        files.mkdir()
+        _run(case, shared, f"run{number}", files)
+
     library("micropython")  # compiled before the threads need it
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        futures = {}
-        for case in wanted:
-            way = case.scenario.broker
-            shared = None if case.kills else shared_brokers.get(case.kind, way, case.version)
-            folder = tmp_path_factory.mktemp("scenario")
-            futures[case] = pool.submit(_run, case, shared, folder)
+    with side_by_side(request, test_scenario, run) as futures:
         yield futures
-        for future in futures.values():
-            future.cancel()
 
 
 @pytest.mark.parametrize(

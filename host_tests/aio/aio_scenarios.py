@@ -13,10 +13,10 @@ async def _collect(queue, into, count, pause=0.0, close=True):
     """Take that many messages, as (topic, payload, qos, retain)."""
     async for m in queue:
         into.append((m.topic, m.payload, m.qos, m.retain))
-        if pause:
-            await asyncio.sleep(pause)
         if len(into) >= count:
             break
+        if pause:
+            await asyncio.sleep(pause)
     if close:
         queue.close()
 

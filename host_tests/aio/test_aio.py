@@ -6,17 +6,21 @@ import ast
 import itertools
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import sizes
-from conftest import SharedBrokers, interpreter_command
+from conftest import SharedBrokers, interpreter_command, library
 from device import on_device
 from flatmq import aio
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import interpreter
+from flatmq_tools.broker import Broker
 from scenario_child import play
+from side_by_side import side_by_side
 
 HERE = Path(__file__).parent
 HEAP = "256k"  # of MicroPython, for the client, the scenarios and their compiler
@@ -31,14 +35,18 @@ def _scenarios() -> list[str]:
     return [name for name in found if name[0] != "_"]
 
 
-@pytest.fixture
-def proxy(shared_brokers: SharedBrokers) -> Iterator[Proxy]:
-    broker = shared_brokers.get("mosquitto", "shared")
-    with Proxy(broker.host, broker.port) as made:
-        yield made
+class Case(NamedTuple):
+    """A scenario on an interpreter, with clients of a version."""
+
+    scenario: str
+    python: str
+    version: int
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
 
 
-def _run(python: str, scenario: str, proxy: Proxy, version: int = 4) -> list[list[str]]:
+def _run(case: Case, broker: Broker) -> list[list[str]]:
     """Run a scenario to its end; returns the words of the lines that it reported."""
 
     def carry_out(words: list[str]) -> str:
@@ -52,32 +60,41 @@ def _run(python: str, scenario: str, proxy: Proxy, version: int = 4) -> list[lis
         return "done"
 
     printed: list[list[str]] = []
-    play(
-        python,
-        HERE / "aio_env.py",
-        scenario,
-        heap=HEAP,
-        deadline=DEADLINE,
-        carry_out=carry_out,
-        hear=printed.append,
-        host=proxy.host,
-        port=proxy.port,
-        token=f"aio{next(_run_number)}",
-        version=version,
-    )
+    with Proxy(broker.host, broker.port) as proxy:
+        play(
+            case.python,
+            HERE / "aio_env.py",
+            case.scenario,
+            heap=HEAP,
+            deadline=DEADLINE,
+            carry_out=carry_out,
+            hear=printed.append,
+            host=proxy.host,
+            port=proxy.port,
+            token=f"aio{next(_run_number)}",
+            version=case.version,
+        )
     return printed
 
 
-@pytest.mark.parametrize(
-    ("scenario", "python", "version"),
-    sizes.one_each(
-        itertools.product(_scenarios(), PYTHONS, (4, 5)),
-        lambda case: case[:2],
-    ),
-)
-def test_scenario(scenario: str, python: str, version: int, proxy: Proxy) -> None:
-    printed = _run(python, scenario, proxy, version)
-    if scenario == "idle_turns":
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, shared_brokers: SharedBrokers
+) -> Iterator[dict[Case, Future[list[list[str]]]]]:
+    """What each scenario that is asked for reports, now or later."""
+    broker = shared_brokers.get("mosquitto", "shared")
+    library("micropython")  # compiled before the threads need it
+    with side_by_side(request, test_scenario, lambda case: _run(case, broker)) as futures:
+        yield futures
+
+
+CASES = itertools.starmap(Case, itertools.product(_scenarios(), PYTHONS, (4, 5)))
+
+
+@pytest.mark.parametrize("case", sizes.one_each(CASES, lambda case: case[:2]), ids=str)
+def test_scenario(case: Case, runs: dict[Case, Future[list[list[str]]]]) -> None:
+    printed = runs[case].result()
+    if case.scenario == "idle_turns":
         (turns,) = [int(words[1]) for words in printed if words[0] == "@turns"]
         # In two seconds: 20 ms each, and never more. On a busy machine there are fewer.
         assert 1 <= turns <= 110
@@ -101,8 +118,8 @@ def _operations() -> list[str]:
     return [key.value for key in table.keys if isinstance(key, ast.Constant)]
 
 
-@pytest.mark.parametrize("operation", _operations())
-def test_it_allocates_nothing(operation: str) -> None:
+def _proof(operation: str) -> str:
+    """Return what an operation allocates."""
     done = subprocess.run(
         [*interpreter_command("micropython", HEAP), str(HERE / "aio_proof.py"), operation],
         env=interpreter.environment(on_device.made(), HERE),
@@ -111,5 +128,17 @@ def test_it_allocates_nothing(operation: str) -> None:
         timeout=DEADLINE,
         check=False,
     )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def proofs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[str]]]:
+    on_device.made()  # before the threads need it
+    with side_by_side(request, test_it_allocates_nothing, _proof) as futures:
+        yield futures
+
+
+@pytest.mark.parametrize("case", _operations())
+def test_it_allocates_nothing(case: str, proofs: dict[str, Future[str]]) -> None:
     # Bytes requested, bytes kept, and whether anything failed with the heap locked.
-    assert done.stdout.split() == ["SEEN", "0.0", "0.0", "0"], done.stdout + done.stderr
+    assert proofs[case].result().split() == ["SEEN", "0.0", "0.0", "0"]

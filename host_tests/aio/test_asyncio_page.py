@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from conftest import ROOT, interpreter_command, library
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, interpreter
 from observer import Observer, retained
+from side_by_side import side_by_side
 
 PROGRAMS = Path(__file__).parent / "programs"
 BOARD = PROGRAMS / "board"  # what a board has and the desk lacks: a radio
@@ -104,13 +106,10 @@ def _is_gone(target: broker.Broker, peer: Observer) -> None:
     assert retained(target.host, target.port, "shed/status") == b"offline"
 
 
-@pytest.mark.parametrize(("program", "python"), CASES)
-def test_it_does_its_work(
-    program: str, python: str, target: broker.Broker, tmp_path: Path
-) -> None:
+def _does_its_work(program: str, python: str, output: Path) -> None:
     folders = [BOARD, *([Path(MQTT_AS)] if MQTT_AS else [])]
-    output = tmp_path / "output.txt"
     with (
+        broker.mosquitto() as target,
         Observer(target.host, target.port) as peer,
         Proxy(target.host, target.port) as proxy,
     ):
@@ -129,6 +128,27 @@ def test_it_does_its_work(
     assert readings == sorted(readings)
     assert set(readings) == set(range(max(readings) + 1))
     assert len(readings) <= max(readings) + 1 + OUTAGES
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[str, str], Future[None]]]:
+    folder = tmp_path_factory.mktemp("programs")
+    library("micropython")  # compiled before the threads need it
+
+    def run(case: tuple[str, str]) -> None:
+        _does_its_work(*case, folder / f"{'-'.join(case)}.txt")
+
+    with side_by_side(request, test_it_does_its_work, run) as futures:
+        yield futures
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_it_does_its_work(
+    case: tuple[str, str], runs: dict[tuple[str, str], Future[None]]
+) -> None:
+    runs[case].result()
 
 
 def _code(program: str) -> list[str]:

@@ -75,20 +75,23 @@ class ScriptedBroker:
     forgets, knows          whether no session is kept, and whether there is one from before
 
     `onward` are the messages it took, `filters` the topic filters subscribed to, `requests` all
-    that were asked for. A packet that breaks a rule raises Broken.
+    that were asked for. `reports` and `reasons` are what the client told `on_dropped`. A packet
+    that breaks a rule raises Broken.
     """
 
-    def __init__(self, clock: Clock, *, forgets: bool = False, **options) -> None:
+    def __init__(self, clock: Clock, **options) -> None:
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 40)
         options.setdefault("clean_session", False)
+        options.setdefault("on_dropped", self._dropped)
+        self.reports: list[tuple[int, bytes]] = []
+        self.reasons: list[str] = []
         self.level = options.get("version", 4)
         self.core = core.Core(clock=lambda: clock.now / 1000)
         self.core.takes_strays = True  # tests put messages into the stream themselves
         self.bench = Bench(clock, **options)
         self.client = self.bench.client
-        self.forgets = forgets
-        self.knows = False
+        self.forgets = self.knows = False
         self.refuses: Rule = lambda publish: False
         self.ignores: Rule = lambda publish: False
         self.forbidden: set[bytes] = set()
@@ -112,6 +115,10 @@ class ScriptedBroker:
         return {
             f.topic: f.qos for name in sessions for f, _ in sessions[name].subscriptions.values()
         }
+
+    def _dropped(self, packet_id: int, topic: bytes, reason: str) -> None:
+        self.reports.append((packet_id, bytes(topic)))
+        self.reasons.append(reason)
 
     # Driving
 

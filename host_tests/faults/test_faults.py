@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import pytest
 
 import sizes
 from faults.bench import HERE, SIDE_BY_SIDE, Bench, Case, Row, cases
 from faults.catalogue import SCENARIOS
+from side_by_side import side_by_side
 
 CASES = sizes.one_each(
     cases(), lambda case: case.scenario.title, lambda case: (case.broker, case.python), 8
@@ -23,16 +24,8 @@ CASES = sizes.one_each(
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Row]]]:
     """A row, now or later, for each case that this run of the tests asks for."""
-    wanted = [
-        item.callspec.params["case"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.function is test_fault
-    ]
-    with Bench() as bench, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        futures = {case: pool.submit(bench.run, case) for case in wanted}
+    with Bench() as bench, side_by_side(request, test_fault, bench.run, SIDE_BY_SIDE) as futures:
         yield futures
-        for future in futures.values():
-            future.cancel()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -7,6 +7,7 @@ given up. What a broker does for a while to everybody costs nothing.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -29,20 +30,11 @@ Made = Callable[..., "Broker"]
 
 
 class Broker(ScriptedBroker):
-    """Has time pass as it does on a desk, and keeps what the client reports as dropped."""
+    """Has time pass as it does on a desk."""
 
     def __init__(self, clock: Clock, **options) -> None:
         self.clock = clock
-        self.reports: list[tuple[int, bytes]] = []
-        self.reasons: list[str] = []
-        super().__init__(
-            clock, on_dropped=self._dropped, **{"retry_ms": 500, "retry_max_ms": 60_000, **options}
-        )
-        self.started = clock.now
-
-    def _dropped(self, packet_id: int, topic: bytes, reason: str) -> None:
-        self.reports.append((packet_id, bytes(topic)))
-        self.reasons.append(reason)
+        super().__init__(clock, **{"retry_ms": 500, "retry_max_ms": 60_000, **options})
 
     def run(self, seconds: float, until: Callable[[], object] = lambda: False) -> bool:
         """Poll the client and answer it for this time. Returns whether the condition held."""
@@ -148,10 +140,20 @@ def test_how_it_goes_behind_the_others(qos: int, made: Made) -> None:
     assert [p.payload for p in broker.onward].count(b"x") == 1
 
 
-@pytest.mark.parametrize("give_up", [2, 5, 10])
+@pytest.mark.parametrize(
+    ("give_up", "closed"),
+    [(None, None), (1, errno.ECONNRESET), (2, errno.EPIPE), (10, errno.ECONNABORTED)],
+)
+@pytest.mark.parametrize("forgets", [False, True], ids=["kept", "forgotten"])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_it_is_set_aside_with_a_proof(qos: int, give_up: int, made: Made) -> None:
-    broker = made(give_up=give_up)
+def test_it_is_set_aside_with_a_proof(
+    qos: int, forgets: bool, give_up: int | None, closed: int | None, clock: Clock, version: int
+) -> None:
+    """After as many tries as were asked for, however the peer closes."""
+    broker = Broker(clock, version=version, **({"give_up": give_up} if give_up else {}))
+    give_up = give_up or 5
+    broker.forgets = forgets
+    broker.error = OSError(closed, "closed") if closed else None
     broker.refuses_bad()
     client = broker.client
     client.publish(BAD, b"x", qos)
@@ -159,10 +161,13 @@ def test_it_is_set_aside_with_a_proof(qos: int, give_up: int, made: Made) -> Non
         client.publish(b"good", b"%d" % number, 1)
     broker.settles()
     assert [topic for _, topic in broker.reports] == [BAD]
-    assert all(isinstance(reason, str) and reason for reason in broker.reasons)
+    assert isinstance(broker.reasons[0], str) and broker.reasons[0]
     assert client.stats.dropped == 1
     assert broker.taken == [b"0", b"1", b"2"]
-    assert give_up <= len(broker.tries) <= give_up + 3
+    assert give_up <= len(broker.tries) <= give_up + 4
+    client.publish(b"good", b"end", qos)
+    broker.settles()
+    assert (broker.taken[-1], client.stats.dropped) == (b"end", 1)
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -369,8 +374,7 @@ def test_a_refused_subscription_is_reported_once_and_tried_with_growing_pauses(
 
     broker.run(3 * HOUR, watch)
     assert broker.reports == [(0, b"secret")]
-    assert isinstance(broker.reasons[0], str)
-    assert broker.reasons[0]
+    assert "closed" in broker.reasons[0]
     gaps = [after - before for before, after in pairwise(moments)]
     assert all(5 * MINUTE * 0.9 < gap < 11 * MINUTE for gap in gaps[-5:]), gaps
     assert sum(gap < MINUTE for gap in gaps) < 25
@@ -395,11 +399,15 @@ def test_a_subscription_that_was_refused_is_asked_for_at_once_after_a_new_start(
     assert broker.run(5, lambda: secret.granted == b"\1")
 
 
-def test_messages_of_a_subscription_that_was_refused_at_first_arrive(made: Made) -> None:
+@pytest.mark.parametrize("give_up", [0, GIVE_UP])
+def test_messages_of_a_subscription_that_was_refused_at_first_arrive(
+    give_up: int, made: Made
+) -> None:
     got: list[bytes] = []
-    broker = secretive(made)
+    broker = secretive(made, give_up=give_up)
     broker.client.subscribe(b"secret", lambda message: got.append(message.payload), 1)
     broker.run(5 * MINUTE)
+    assert broker.reports == [(0, b"secret")]
     broker.forbidden = set()
     assert broker.run(PATIENCE, lambda: broker.filters == {b"secret": 1})
     broker.core.publish(b"secret", b"x", 1)
