@@ -81,7 +81,7 @@ def _run(case: Case, broker: Broker) -> list[list[str]]:
 def runs(
     request: pytest.FixtureRequest, shared_brokers: SharedBrokers
 ) -> Iterator[dict[Case, Future[list[list[str]]]]]:
-    """What each scenario that is asked for reports, now or later."""
+    """The report of each scenario that is asked for, now or later."""
     broker = shared_brokers.get("mosquitto", "shared")
     library("micropython")  # compiled before the threads need it
     with side_by_side(request, test_scenario, lambda case: _run(case, broker)) as futures:

@@ -75,7 +75,7 @@ class ScriptedBroker:
     forgets, knows          whether no session is kept, and whether there is one from before
 
     `onward` are the messages it took, `filters` the topic filters subscribed to, `requests` all
-    that were asked for. `reports` and `reasons` are what the client told `on_dropped`. A packet
+    that were asked for. `reports` and `reasons` are the arguments of `on_dropped`. A packet
     that breaks a rule raises Broken.
     """
 
