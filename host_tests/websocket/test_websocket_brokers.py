@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,7 +15,7 @@ from device import on_device
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools.broker import Broker
-from sizes import spread
+from side_by_side import side_by_side
 from websocket.over_websocket import PYTHONS, run
 
 SCENARIOS = [
@@ -28,61 +31,85 @@ SCENARIOS = [
 OVER_TLS = SCENARIOS[0], SCENARIOS[3], SCENARIOS[7]
 MASKS = ("random", "zero")  # of frames: over TLS they are zero
 CUTS = 12
+QUICK = "set_tcp_nodelay true"  # else answers wait 40 ms for an acknowledgement
 # Where connections are cut: in the upgrade, in a header, in a payload.
 RULES = {
     "up": lambda count: Rules(up=Way(limit=190 + 97 * count)) if count < CUTS else Rules(),
     "down": lambda count: Rules(down=Way(limit=20 + 83 * count)) if count < CUTS else Rules(),
     "over TLS": lambda count: Rules(Way(limit=300 * count)) if count < 8 else Rules(),
 }
-WAYS = [(mask, way) for mask in MASKS for way in ("up", "down")] + [("TLS", "over TLS")]
+WAYS = [(way, mask) for mask in MASKS for way in ("up", "down")] + [("over TLS", "TLS")]
 
 
-@pytest.fixture(scope="module")
-def plain() -> Iterator[tuple[int, None]]:
-    """The port for WebSockets of a broker, which has no authority."""
-    with Listening("websocket") as listening:
-        yield listening.port, None
+class Places(NamedTuple):
+    """The ports of brokers for WebSockets, and the authority of the one with TLS."""
+
+    plain: int
+    secure: int
+    ca: Path
 
 
-@pytest.fixture(scope="module")
-def secure() -> Iterator[tuple[int, Path]]:
-    """The port of a broker for WebSockets over TLS, and its authority."""
-    with Listening("websocket+tls") as listening:
-        yield listening.port, Path(listening.ca)
+def scenario(at: Places, name: str, mask: str, python: str) -> None:
+    run(python, name, at.plain, mask)
 
 
-@spread("scenario", SCENARIOS, mask=MASKS, python=PYTHONS)
-def test_scenario(scenario: str, mask: str, python: str, plain: tuple[int, None]) -> None:
-    run(python, scenario, plain[0], mask)
+def over_tls(at: Places, name: str, python: str) -> None:
+    run(python, name, at.secure, ca=at.ca)
 
 
-@spread("scenario", OVER_TLS, python=PYTHONS)
-def test_over_tls(scenario: str, python: str, secure: tuple[int, Path]) -> None:
-    run(python, scenario, secure[0], ca=secure[1])
-
-
-@pytest.mark.parametrize(
-    ("mask", "way", "python"),
-    sizes.one_each([(*way, python) for way in WAYS for python in PYTHONS], lambda case: case[1]),
-)
-def test_each_message_arrives_once_though_connections_are_cut(
-    mask: str, way: str, python: str, plain: tuple[int, None], secure: tuple[int, Path]
+def each_message_arrives_once_though_connections_are_cut(
+    at: Places, way: str, mask: str, python: str
 ) -> None:
-    port, ca = secure if mask == "TLS" else plain
+    port, ca = (at.secure, at.ca) if mask == "TLS" else (at.plain, None)
     with Proxy("127.0.0.1", port, RULES[way]) as proxy:
-        scenario = "websocket_scenarios.each_message_once"
-        losses, *_ = run(python, scenario, proxy.port, "random" if ca else mask, ca)
+        name = "websocket_scenarios.each_message_once"
+        losses, *_ = run(python, name, proxy.port, "random" if ca else mask, ca)
     # What is resent decides how many cuts it takes.
     assert int(losses.removeprefix("@losses ")) >= 4
 
 
-# Nothing that a client does once it is online allocates: see proof.py.
+def nothing_is_allocated(at: Places, name: str, version: int) -> None:
+    """Once a client is online: see proof.py. All of them have the same identifier and topic."""
+    with Listening("websocket", extra=QUICK) as own:
+        peer = Broker("127.0.0.1", own.port)
+        seen = on_device.proof("websocket_broker", name, peer, version=version)
+    assert seen == on_device.NOTHING
 
 
-@spread("name", on_device.operations("websocket_broker"), version=(4, 5))
-def test_nothing_is_allocated(name: str, version: int, plain: tuple[int, None]) -> None:
-    peer = Broker("127.0.0.1", plain[0])
-    assert on_device.proof("websocket_broker", name, peer, version=version) == on_device.NOTHING
+CHECKS: dict[Callable[..., None], Iterable[tuple]] = {
+    scenario: itertools.product(SCENARIOS, MASKS, PYTHONS),
+    over_tls: itertools.product(OVER_TLS, PYTHONS),
+    each_message_arrives_once_though_connections_are_cut: (
+        (*way, python) for way in WAYS for python in PYTHONS
+    ),
+    nothing_is_allocated: itertools.product(on_device.operations("websocket_broker"), (4, 5)),
+}
+CASES = [
+    (check, *case)
+    for check, every in CHECKS.items()
+    for case in sizes.one_each(every, lambda case: case[0])
+]
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> Iterator[dict[tuple, Future[None]]]:
+    on_device.made()  # before the threads need it
+    with (
+        Listening("websocket", extra=QUICK) as plain,
+        Listening("websocket+tls", extra=QUICK) as secure,
+    ):
+        at = Places(plain.port, secure.port, Path(secure.ca))
+        with side_by_side(
+            request, test_with_a_broker, lambda case: case[0](at, *case[1:])
+        ) as all_:
+            yield all_
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: "-".join([case[0].__name__, *map(str, case[1:])])
+)
+def test_with_a_broker(case: tuple, runs: dict[tuple, Future[None]]) -> None:
+    runs[case].result()
 
 
 @pytest.mark.parametrize("name", on_device.operations("websocket_scripted"))
