@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from conftest import SharedBrokers
+from conftest import SharedBrokers, library
 from device import on_device
 from flatmq_tools import broker
 from scenario_child import play
+from side_by_side import side_by_side
 from tls.secure_broker import SecureBroker
 from umqtt import umqtt_stage
 from umqtt.umqtt_stage import PROGRAMS, PYTHONS
@@ -101,25 +104,8 @@ def test_umqtt_does_it() -> None:
         assert (case, seen[case]) == (case, SAME[case])
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_flatmq_does_the_same(python: str, tmp_path: Path) -> None:
-    text = (PROGRAMS / "calls.py").read_text()
-    text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")
-    program = tmp_path / "calls.py"
-    program.write_text(text.replace("from umqtt.robust import", "from flatmq.umqtt_robust import"))
-    assert _seen(program, "flatmq", python) == SAME
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_flatmq_does_better(python: str) -> None:
-    seen = _seen(PROGRAMS / "better.py", "flatmq", python)
-    assert seen == (BETTER | ON_CPYTHON if python == "cpython" else BETTER)
-
-
-# ssl= and ssl_params
-
 USED = "(0, [(b'secure', 20000)])"
-# By the cases of programs/secure.py.
+# What ssl= and ssl_params do, by the cases of programs/secure.py.
 SECURE = {
     "a_broker_that_does_not_answer": "True",
     "context": USED,
@@ -141,22 +127,53 @@ SECURE = {
 SECURE_ON_CPYTHON = {"params_that_are_no_certificate": "OSError"}
 
 
-@pytest.mark.parametrize("python", umqtt_stage.PYTHONS)
-def test_ssl(python: str) -> None:
-    secure = SecureBroker()
+def same(python: str, folder: Path) -> None:
+    text = (PROGRAMS / "calls.py").read_text()
+    text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")
+    program = folder / f"{python}.py"
+    program.write_text(text.replace("from umqtt.robust import", "from flatmq.umqtt_robust import"))
+    assert _seen(program, "flatmq", python) == SAME
+
+
+def better(python: str, folder: Path) -> None:
+    seen = _seen(PROGRAMS / "better.py", "flatmq", python)
+    assert seen == (BETTER | ON_CPYTHON if python == "cpython" else BETTER)
+
+
+def secure(python: str, folder: Path) -> None:
+    broker_of_all = SecureBroker()
     try:
         with socket.create_server((broker.LOOPBACK, 0)) as silent:
-            ports = {**secure.ports, "silent": silent.getsockname()[1]}
+            ports = {**broker_of_all.ports, "silent": silent.getsockname()[1]}
             lines = play(
                 python,
-                umqtt_stage.PROGRAMS / "secure.py",
-                *(broker.LOOPBACK, "0", str(secure.folder), json.dumps(ports)),
+                PROGRAMS / "secure.py",
+                *(broker.LOOPBACK, "0", str(broker_of_all.folder), json.dumps(ports)),
                 heap=umqtt_stage.HEAP,
             )
     finally:
-        secure.stop()
+        broker_of_all.stop()
     expected = SECURE | SECURE_ON_CPYTHON if python == "cpython" else SECURE
     assert umqtt_stage.cases(lines) == expected
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple, Future[None]]]:
+    folder = tmp_path_factory.mktemp("programs")
+    library("micropython")  # compiled before the threads need it
+    with side_by_side(request, test_flatmq, lambda case: case[0](case[1], folder)) as futures:
+        yield futures
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(check, python) for check in (better, same, secure) for python in PYTHONS],
+    ids=lambda case: f"{case[0].__name__}-{case[1]}",
+)
+def test_flatmq(case: tuple, runs: dict[tuple, Future[None]]) -> None:
+    runs[case].result()
 
 
 # The heap
