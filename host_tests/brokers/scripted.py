@@ -65,14 +65,13 @@ class Connection(core.Connection):
 class ScriptedBroker:
     """A broker whose behaviour a test may set; what it does by itself is in `core`.
 
-    refuses, ignores        functions of a PUBLISH: is the connection closed, is there no answer?
-    forbidden               topic filters: a SUBSCRIBE with one of them closes the connection
-    mute, ends              types of packets: not answered, and answered by closing
-    sends_puback_for_qos_2  as RabbitMQ does
-    error                   what the client's calls raise when a connection is closed; None for an
-                            end of file
-    connack                 the return code; None closes without CONNACK
-    forgets, knows          whether no session is kept, and whether there is one from before
+    refuses, ignores  functions of a PUBLISH: is the connection closed, is there no answer?
+    forbidden         topic filters: a SUBSCRIBE with one of them closes the connection
+    mute, ends        types of packets: not answered, and answered by closing
+    error             what the client's calls raise when a connection is closed; None for an end
+                      of file
+    connack           the return code; None closes without CONNACK
+    forgets, knows    whether no session is kept, and whether there is one from before
 
     `onward` are the messages it took, `filters` the topic filters subscribed to, `requests` all
     that were asked for. `reports` and `reasons` are the arguments of `on_dropped`. A packet
@@ -97,7 +96,6 @@ class ScriptedBroker:
         self.forbidden: set[bytes] = set()
         self.mute: set[int] = set()
         self.ends: set[int] = set()
-        self.sends_puback_for_qos_2 = False
         self.error: Exception | None = None
         self.connack: int | None = 0
         self.connections: list[Connection] = []
@@ -192,7 +190,6 @@ class ScriptedBroker:
         else:
             if packet.connect:
                 self._remember(packet.connect.client_id)
-            self.core.downgrades = self.sends_puback_for_qos_2
             self.core.packet(connection, raw.first, raw.body)
 
     def _closes_on(self, kind: int, packet: Packet) -> bool:

@@ -12,7 +12,7 @@ import peer
 from brokers.scripted import fail
 from flatmq import MQTTError
 from unit.both_versions import CODES, VersionBench
-from unit.fake_link import Bench
+from unit.fake_link import Bench, Clock
 
 
 class Dice(SimpleNamespace):
@@ -250,6 +250,16 @@ def test_disconnect_in_any_state(state: str, make: Callable) -> None:
         bench.client.poll()
     assert bench.client.disconnect() is False
     assert (bench.client.state, bench.link.open) == ("offline", False)
+
+
+# CONNECT
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize(("version", "name"), [(3, b"\0\6MQIsdp\3"), (4, b"\0\4MQTT\4")])
+def test_connect_of_each_version(version: int, name: bytes, clean: bool, clock: Clock) -> None:
+    bench = Bench(clock, version=version, clean_session=clean, keepalive=0x0102)
+    assert bench.greet().body == name + bytes([2 * clean]) + b"\1\2" + b"\0\4unit"
 
 
 # Wills and credentials

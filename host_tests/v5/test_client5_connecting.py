@@ -86,19 +86,6 @@ def test_a_password_alone_and_a_user_alone(broker: FakeBroker) -> None:
     assert (_hello(broker).connect.username, _hello(broker).connect.password) == (b"u", None)
 
 
-def test_a_password_that_is_a_function_and_new_credentials(broker: FakeBroker) -> None:
-    passwords = iter([b"1", b"2"])
-    client = online(broker, user="u", password=lambda: next(passwords), session_expiry=9)
-    again(broker, client)
-    client.set_credentials("v", "3")
-    again(broker, client)
-    given = [
-        (p.connect.username, p.connect.password) for p in named(broker, "CONNECT") if p.connect
-    ]
-    assert given == [(b"u", b"1"), (b"u", b"2"), (b"v", b"3")]
-    assert [p.properties.first(Id.SESSION_EXPIRY) for p in named(broker, "CONNECT")] == [9] * 3
-
-
 @pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_the_will(broker: FakeBroker, qos: int, retain: bool) -> None:

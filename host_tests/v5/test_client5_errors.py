@@ -68,15 +68,6 @@ def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int
     assert error.code == 0
 
 
-def test_what_comes_before_connack(clock: Clock) -> None:
-    for packet in (build.publish(b"t", b"x"), build.ack("PUBACK", 7), build.PINGRESP):
-        bench = Bench5(clock, on_message=print)
-        bench.greet()
-        bench.feed(packet)
-        assert bench.farewell()[0] == 0x82
-        assert bench.client.stats.received == 0
-
-
 def test_a_second_connack(clock: Clock) -> None:
     bench = Bench5(clock).accepted()
     bench.feed(build.connack())
