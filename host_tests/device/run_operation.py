@@ -12,6 +12,7 @@ gc.collect()
 module, name, steps, version = sys.argv[1:5]
 broker = (sys.argv[5], int(sys.argv[6])) if len(sys.argv) > 5 else None
 
+import nodelay  # noqa: E402, F401 (before the client)
 import packets  # noqa: E402
 
 packets.speak(version)
