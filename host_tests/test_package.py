@@ -236,7 +236,7 @@ def _install(package: str, folder: Path) -> None:
     assert done.stdout.strip() == expected, done.stdout + done.stderr
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -248,14 +248,14 @@ def _files(folder: Path) -> dict[str, bytes]:
 def test_mpremote_installs_a_part_from_the_checkout(part: str, tmp_path: Path) -> None:
     _install(str(packages.path(part)), tmp_path)
     expected = {target: (ROOT / source).read_bytes() for target, source in _listed(part).items()}
-    assert _files(tmp_path / "lib") == expected
+    assert files(tmp_path / "lib") == expected
 
 
 @pytest.mark.parametrize("part", sizes.sample(packages.PARTS, 2))
 def test_mpremote_installs_a_part_of_a_release(part: str, released: Path, tmp_path: Path) -> None:
     """The same modules, compiled."""
     _install(str(released / f"{part}.json"), tmp_path)
-    found = _files(tmp_path / "lib")
+    found = files(tmp_path / "lib")
     assert set(found) == {target.replace(".py", ".mpy") for target in _listed(part)}
     for target, data in found.items():
         assert data == (released / target).read_bytes()
@@ -264,4 +264,4 @@ def test_mpremote_installs_a_part_of_a_release(part: str, released: Path, tmp_pa
 
 def test_mpremote_installs_a_release_from_a_server(served: str, tmp_path: Path) -> None:
     _install(f"{served}/spool.json", tmp_path)
-    assert "flatmq/spool.mpy" in _files(tmp_path / "lib")
+    assert "flatmq/spool.mpy" in files(tmp_path / "lib")

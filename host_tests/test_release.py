@@ -15,6 +15,7 @@ import pytest
 import flatmq
 from conftest import ROOT
 from flatmq_rigs import release
+from test_package import files
 
 VERSION = flatmq.__version__
 CHANGELOG = """\
@@ -35,14 +36,6 @@ New.
 ### Fixed
 - Old.
 """
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def _checkout(folder: Path) -> Path:
@@ -74,7 +67,7 @@ def test_another_checkout_gives_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "two" / "flatmq-0.0.1.tar.gz").write_bytes(b"old")
     release.build(tmp_path / "one", "Notes.\n", first)
     release.build(tmp_path / "two", "Notes.\n", again)
-    one, two = _files(tmp_path / "one"), _files(tmp_path / "two")
+    one, two = files(tmp_path / "one"), files(tmp_path / "two")
     assert {name: one[name] == two.get(name) for name in one} == dict.fromkeys(two, True)
     assert {f"flatmq-{VERSION}-py3-none-any.whl", f"flatmq-{VERSION}.tar.gz"} < set(one)
     notes = one["NOTES.md"].decode()

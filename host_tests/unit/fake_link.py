@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
@@ -21,6 +21,15 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now & 0x3FFFFFFF
+
+
+def raises(error: BaseException) -> Callable[..., None]:
+    """Return a function that raises that."""
+
+    def call(*_: object) -> None:
+        raise error
+
+    return call
 
 
 class FakeStream:

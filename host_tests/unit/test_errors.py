@@ -13,7 +13,7 @@ import peer
 from brokers.scripted import fail
 from flatmq import Client, MQTTError
 from unit.both_versions import VersionBench
-from unit.fake_link import Bench
+from unit.fake_link import Bench, raises
 
 HOST, PORT = "broker.example", 8883
 ERRORS = [
@@ -36,13 +36,6 @@ def named(bench: Bench, what: str, error: Exception, kind: str = "closed") -> No
     assert [part for part in wanted if part not in detail] == [], detail
     assert detail in str(client.error) or repr(detail) in str(client.error)
     assert not bench.link.open
-
-
-def raises(error: BaseException) -> Callable[..., None]:
-    def call(*_: object) -> None:
-        raise error
-
-    return call
 
 
 @pytest.fixture

@@ -18,15 +18,8 @@ from flatmq.properties import Properties
 from packets import build
 from packets.properties import Id
 from unit.both_versions import VersionBench
-from unit.fake_link import Bench, Clock
+from unit.fake_link import Bench, Clock, raises
 from v5.clients5 import Bench5
-
-
-def raises(error: BaseException) -> Callable[..., None]:
-    def call(*_: object) -> None:
-        raise error
-
-    return call
 
 
 def settle(bench: VersionBench) -> None:

@@ -16,7 +16,7 @@ from flatmq.stream_websocket import WebSocket
 from flatmq_tools import address, trust
 from packets import build
 from packets.properties import Id, properties
-from unit.fake_link import Bench, Clock
+from unit.fake_link import Bench, Clock, raises
 from v5.clients5 import Bench5
 
 SECRET = "s3cret-of-all"
@@ -114,14 +114,8 @@ ASKS = {
 
 
 def _answers() -> Iterator[tuple[str, Callable[..., Any]]]:
-    def raising(error: Exception) -> Callable[..., Any]:
-        def asked(*_: object) -> None:
-            raise error
-
-        return asked
-
     for error in (ValueError, KeyError, OSError, LookupError):
-        yield error.__name__, raising(error(SECRET))
+        yield error.__name__, raises(error(SECRET))
     for shape in ("list", "object", "a surrogate", "too long"):
         yield shape, lambda *_, shape=shape: SHAPES[shape]
 

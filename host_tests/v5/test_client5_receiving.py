@@ -11,7 +11,7 @@ from brokers.core import types
 from brokers.fake import FakeBroker
 from flatmq.engine import HOLD
 from packets import build
-from packets.fields import length
+from packets.fields import length, text
 from packets.properties import Id, properties
 from unit.fake_link import Clock
 from v5.clients5 import Bench5, Inbox, again, arrived, named, online, until
@@ -130,14 +130,8 @@ def test_properties_that_the_buffer_does_not_hold(
     assert inbox.payloads == [b"after"]
 
 
-def _text(data: bytes) -> bytes:
-    return len(data).to_bytes(2, "big") + data
-
-
 FILL = (
-    b"\x26"
-    + _text(b"k" * 200)
-    + _text("\x7f\u0080\u07ff\u0800\ud7ff\uffff\U0010ffff".encode() * 9)
+    b"\x26" + text(b"k" * 200) + text("\x7f\u0080\u07ff\u0800\ud7ff\uffff\U0010ffff".encode() * 9)
 )
 # Properties that break a rule, each behind some that are right.
 PASSING = {
@@ -152,14 +146,14 @@ PASSING = {
     "identifier 0": b"\x0b\x80\0",
     "an identifier that is cut": b"\x0b\x80",
     "an identifier of five bytes": b"\x0b\x80\x80\x80\x80\1",
-    "U+0000": b"\3" + _text(b"a\0"),
-    "a continuation alone": b"\x26" + _text(b"a") + _text(b"\x80"),
-    "a character that is cut": b"\x26" + _text(b"\xf0\x9f\x98") + _text(b""),
-    "not the shortest form": b"\3" + _text(b"\xe0\x80\x80"),
-    "a surrogate": b"\x08" + _text(b"\xed\xa0\x80"),
-    "past U+10FFFF": b"\x26" + _text(b"\xf4\x90\x80\x80") + _text(b""),
+    "U+0000": b"\3" + text(b"a\0"),
+    "a continuation alone": b"\x26" + text(b"a") + text(b"\x80"),
+    "a character that is cut": b"\x26" + text(b"\xf0\x9f\x98") + text(b""),
+    "not the shortest form": b"\3" + text(b"\xe0\x80\x80"),
+    "a surrogate": b"\x08" + text(b"\xed\xa0\x80"),
+    "past U+10FFFF": b"\x26" + text(b"\xf4\x90\x80\x80") + text(b""),
 }
-GOOD = b"\1\2\x08\0\0\3\0\0\x09" + _text(bytes(300)) + b"\x0b\xff\x7f\x0b\1\2\0\0\0\0"
+GOOD = b"\1\2\x08\0\0\3\0\0\x09" + text(bytes(300)) + b"\x0b\xff\x7f\x0b\1\2\0\0\0\0"
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -172,7 +166,7 @@ def test_properties_that_the_buffer_does_not_hold_are_checked(
     more = FILL + GOOD + FILL * 2
     for block, good in ((more + PASSING[name], False), (more, True)):
         bench.drain()
-        body = _text(b"t") + (b"\0\x09" if qos else b"") + length(len(block)) + block
+        body = text(b"t") + (b"\0\x09" if qos else b"") + length(len(block)) + block
         data = peer.packet(0x30 | qos << 1, body + b"payload")
         for at in range(0, len(data), cut):
             if bench.client.connected:
@@ -198,7 +192,7 @@ def test_a_rule_is_broken_while_the_network_takes_nothing(room: int, clock: Cloc
     assert bench.client.publish_from(b"large", bytes(3000), 1)
     bench.drain()
     block = FILL + b"\4"
-    bench.feed(peer.packet(0x30, _text(b"t") + length(len(block)) + block))
+    bench.feed(peer.packet(0x30, text(b"t") + length(len(block)) + block))
     while bench.stream.incoming:
         bench.drain()
     assert bench.client.publish_from(b"other", b"x", 1) is None
