@@ -24,7 +24,7 @@ from packets.fields import (
 from packets.properties import ACKS, CLIENT, NONE, SERVER, WILL, Id, Properties, read
 
 __all__ = ["Broken", "Connect", "Filter", "Header", "Packet", "Raw", "Will"]
-__all__ += ["first_byte", "from_client", "from_server", "header", "matches", "packet", "split"]
+__all__ += ["first_byte", "from_client", "header", "matches", "packet", "split"]
 
 
 class Header(NamedTuple):
@@ -182,11 +182,6 @@ def first_byte(first: int, level: int = 5, sender: str = SERVER) -> str:
     elif flags != FLAGS.get(name, 0) and (level, first) != (3, 0x6A):  # 3.1: PUBREL with DUP
         raise Broken(f"{name}: flags {flags:#x} [MQTT-2.1.3-1]")
     return name
-
-
-def from_server(first: int, body: bytes, tolerant: bool = False) -> Packet:
-    """The packet of that first byte and body, which a server sent at level 5."""
-    return packet(first, body, 5, SERVER, tolerant)
 
 
 def from_client(first: int, body: bytes, level: int = 5) -> Packet:

@@ -123,9 +123,8 @@ def begin(client, left):
 
 
 def main():
-    client = Client(
-        b"full", host, int(port), tls=TLS(ca=ca, reserve=reserve == "True"), retry_ms=50
-    )
+    tls = TLS(ca=ca, reserve=reserve == "True")
+    client = Client("full-" + reserve + when, host, int(port), tls=tls, retry_ms=50)
     kept.extend([None] * 2000)
     kept.clear()
     connects = 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import errno
+import itertools
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools import interpreter
+from side_by_side import side_by_side
 from sizes import spread
 from tls import failures
 from tls.secure_broker import PYTHONS, SecureBroker
@@ -257,13 +260,25 @@ def test_the_reserve_lets_it_reconnect_in_a_full_heap(
     assert _reconnects(secure, heap, True, when, rounds) == [str(rounds)]
 
 
-@pytest.mark.parametrize("reserve", [True, False])
-@pytest.mark.parametrize("left", [1000, 4000, 12000])
+@pytest.fixture(scope="module")
+def starts(
+    request: pytest.FixtureRequest, secure: SecureBroker
+) -> Iterator[dict[tuple[int, bool], Future[list[str]]]]:
+    def start(case: tuple[int, bool]) -> list[str]:
+        left, reserve = case
+        return _reconnects(secure, "192k", reserve, str(left), 2)
+
+    on_device.made()  # before the threads need it
+    with side_by_side(request, test_starting_in_a_full_heap_raises_nothing, start) as futures:
+        yield futures
+
+
+@pytest.mark.parametrize("case", [*itertools.product([1000, 4000, 12000], [True, False])], ids=str)
 def test_starting_in_a_full_heap_raises_nothing(
-    left: int, reserve: bool, secure: SecureBroker
+    case: tuple[int, bool], starts: dict[tuple[int, bool], Future[list[str]]]
 ) -> None:
-    """The client connects when there is memory."""
-    assert _reconnects(secure, "192k", reserve, str(left), 2) == ["2"]
+    """The client connects when there is memory, with a reserve and without."""
+    assert starts[case].result() == ["2"]
 
 
 def test_without_the_reserve_a_full_heap_is_said(secure: SecureBroker) -> None:
