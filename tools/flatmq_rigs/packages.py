@@ -11,6 +11,7 @@ JSON file and go down only, because GitHub does not resolve "..".
 from __future__ import annotations
 
 import ast
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 these import are found. One that is imported by a computed name must be listed here."""
 
 
+@functools.cache
 def imports(source: str, module: str = "__init__") -> set[str]:
     """Return what a module imports from the package, in functions and by `load`, too.
 
@@ -69,7 +71,7 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         base = ["flatmq", *module.split("/")][: -node.level] if node.level else []
         base = [*base, *(node.module or "").split(".")]
         names = [[*(each for each in base if each), alias.name] for alias in node.names]
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "load" and node.args:
         name = node.args[0]
         folder = str(ast.literal_eval(node.args[1])) if node.args[1:] else "rare"
         names = [["flatmq", folder, str(name.value)]] if isinstance(name, ast.Constant) else []
