@@ -83,6 +83,11 @@ def test_what_publish_returns(make: Callable) -> None:
     assert client.publish(b"t", b"x", 1) is not None
 
 
+def test_no_packet_identifier_is_0(bench: VersionBench) -> None:
+    bench.client.last_id = 65_534
+    assert [bench.client.publish(b"t", b"", 1) for _ in range(3)] == [65_535, 1, 2]
+
+
 # Remaining Lengths at which a byte more is needed
 @pytest.mark.parametrize("length", [127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
 def test_publish_at_each_size_of_header(length: int, make: Callable) -> None:
