@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 import click
 
-from flatmq_tools import common_options
 from flatmq_tools.ending import end
 
 from . import rig_options
@@ -78,7 +77,15 @@ def bench(**options: Any) -> None:
     "Number of messages to send.  [default: 1,000,000 over tcp, otherwise 200,000]",
     1_000_000_000,
 )
-@common_options.seed()
+@rig_options.SEED
+@rig_options.number(
+    "--kilobytes",
+    1_000,
+    1,
+    "Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
+    "in any case.",
+    1_000_000,
+)
 @rig_options.link(*LINKS)
 @rig_options.results()
 def soak(link: str, messages: int | None, results: Path | None, seed: int | None) -> None:
@@ -170,7 +177,7 @@ def pipeline_bench(
     type=click.Choice(["driver", "jvm", "broker", "ingest", "compaction", "store"]),
     help="Part to kill; repeatable.  [default: all, each in a run of its own]",
 )
-@common_options.seed()
+@rig_options.SEED
 @rig_options.results()
 def crash(
     messages: int, kills: int, parts: tuple[str, ...], seed: int | None, results: Path | None

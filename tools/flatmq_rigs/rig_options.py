@@ -11,6 +11,11 @@ import click
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 STRICT = click.option("--strict", is_flag=True, help="Exit with status 1 if a target is missed.")
+SEED = click.option(
+    "--seed",
+    type=int,
+    help="Random seed; the same seed repeats the run.  [default: a new one each time]",
+)
 
 
 def results(default: Path | None = None) -> Callable[[_Command], _Command]:

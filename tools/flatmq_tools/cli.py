@@ -1,25 +1,23 @@
 """The command line of `flatmq`. Each subcommand has a module of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 import flatmq
 
-from . import common_options, extras
-from .durations import Duration, Span
+from . import common_options as common
+from . import extras
+from .durations import DURATION, SPAN
 from .ending import end
 from .ota.cli import ota
 from .pipeline.cli import pipeline
+from .typed import command
 
 if TYPE_CHECKING:
-    from .ota.package import Slots
-    from .trust import Trust
-
+    from .fleet.plan import Troubles
 
 _EXTRAS = {
     "demo": "demo",
@@ -39,67 +37,65 @@ def main() -> None:
     """Host tools for flatmq, an MQTT client for MicroPython."""
 
 
-@main.command()
-@click.option(
-    "--readings",
-    type=click.IntRange(3, 10_000),
-    help="Number of readings to publish, instead of the sketch's.",
-)
-def demo(readings: int | None) -> None:
+@command(main)
+def demo(
+    *,
+    readings: Annotated[
+        int | None,
+        click.IntRange(3, 10_000),
+        "Number of readings to publish, instead of the sketch's.",
+    ] = None,
+) -> None:
     """Publish from MicroPython on this machine, without a board.
 
     Runs the sketch boards/host/main.py, receives on the host, and shows the heap. Starts a
     broker on loopback. To use a running one, set the environment variable BROKER=host:port;
     then the device has a random name, and only what lies under it is received.
     """
-    from . import demo as command
+    from . import demo as demos
     from .bytecode import CompileError
 
-    end(lambda: command.main(readings), command.DemoError, CompileError)
+    end(lambda: demos.main(readings), demos.DemoError, CompileError)
 
 
-@main.command()
-@click.argument("broker")
-@common_options.USER
-@common_options.seconds(click.FloatRange(0))
-@click.option(
-    "--packs",
-    type=click.IntRange(1),
-    help="Stop after this many packs; if --seconds ends first, exit with status 1.",
-)
-@common_options.tls
+@command(main)
 def watch(
     broker: str,
-    user: str | None,
-    seconds: float | None,
-    packs: int | None,
-    trust: Trust | None,
+    *,
+    user: common.User = None,
+    seconds: common.Until = None,
+    packs: Annotated[
+        int | None,
+        click.IntRange(1),
+        "Stop after this many packs; if --seconds ends first, exit with status 1.",
+    ] = None,
+    trust: common.Tls,
 ) -> None:
     """Show what boards publish to BROKER, as it arrives.
 
     BROKER is a host or host:port.
     """
     from . import broker as brokers
-    from . import watch as command
+    from . import watch as watching
     from .desk_client import DeskError
     from .trust import TrustError
 
     def watched() -> int:
         target = brokers.external(broker, trust is not None)
-        return command.main(target.host, target.port, user, seconds, packs, trust)
+        return watching.main(target.host, target.port, user, seconds, packs, trust)
 
-    end(watched, brokers.BrokerError, DeskError, TrustError)
+    end(watched, DeskError, TrustError)
 
 
-@main.command()
-@click.argument("broker")
-@click.argument("board", required=False, callback=common_options.board_name)
-@click.option("--trace", is_flag=True, help="Show whole tracebacks, also without BOARD.")
-@click.option("--clear", is_flag=True, help="Remove the crash of BOARD from the broker.")
-@common_options.USER
-@common_options.tls
+@command(main)
 def crashes(
-    broker: str, board: str | None, trace: bool, clear: bool, user: str | None, trust: Trust | None
+    broker: str,
+    board: common.Board = None,
+    *,
+    trace: Annotated[bool, "Show whole tracebacks, also without BOARD."] = False,
+    clear: Annotated[bool, "Remove the crash of BOARD from the broker."] = False,
+    user: common.User = None,
+    trust: common.Tls,
 ) -> None:
     """Show the crashes that boards published to BROKER.
 
@@ -107,7 +103,7 @@ def crashes(
     its traceback.
     """
     from . import broker as brokers
-    from . import crashes as command
+    from . import crashes as reports
     from .desk_client import DeskError
     from .trust import TrustError
 
@@ -116,67 +112,59 @@ def crashes(
 
     def shown() -> int:
         target = brokers.external(broker, trust is not None)
-        return command.main(target.host, target.port, user, board, trace, clear, trust)
+        return reports.main(target.host, target.port, user, board, trace, clear, trust)
 
-    end(shown, brokers.BrokerError, DeskError, TrustError)
-
-
-_share = click.FloatRange(0, 1)
-_often = click.FloatRange(0)
+    end(shown, DeskError, TrustError)
 
 
-@main.command()
-@click.argument("broker")
-@common_options.devices(1000)
-@click.option(
-    "--rate",
-    type=click.FloatRange(0, 1000, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Readings per board per second.",
-)
-@common_options.seconds(click.FloatRange(0, 604_800, min_open=True), 30.0)
-@common_options.seed()
-@click.option(
-    "--truth",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="File to record what each board really did, one line of JSON per boot.",
-)
-@click.option("--prefix", default="sim", show_default=True, help="Prefix of the boards' names.")
-@common_options.USER
-@common_options.tls
-@click.option("--calm", is_flag=True, help="Make 0 the default of each of the options below.")
-@click.option(
-    "--lost", type=_share, help="Share of readings that are never published.  [default: 0.005]"
-)
-@click.option(
-    "--duplicated", type=_share, help="Share of readings published twice.  [default: 0.005]"
-)
-@click.option(
-    "--reordered",
-    type=_share,
-    help="Share of readings published after the next one.  [default: 0.002]",
-)
-@click.option("--drop-outs", type=_often, help="Disconnects per board per minute.  [default: 0.2]")
-@click.option("--reboots", type=_often, help="Reboots per board per minute.  [default: 0.1]")
-@click.option(
-    "--silent", type=_share, help="Share of boards that stop during the run.  [default: 0.02]"
-)
-@click.option(
-    "--clocks", type=_share, help="Share of boards whose clock is wrong.  [default: 0.02]"
-)
+_Share = Annotated[float | None, click.FloatRange(0, 1)]
+_Often = Annotated[float | None, click.FloatRange(0)]
+
+
+def _troubles(
+    *,
+    calm: Annotated[bool, "Make 0 the default of each of the options below."] = False,
+    lost: Annotated[
+        _Share, "Share of readings that are never published.  [default: 0.005]"
+    ] = None,
+    duplicated: Annotated[_Share, "Share of readings published twice.  [default: 0.005]"] = None,
+    reordered: Annotated[
+        _Share, "Share of readings published after the next one.  [default: 0.002]"
+    ] = None,
+    drop_outs: Annotated[_Often, "Disconnects per board per minute.  [default: 0.2]"] = None,
+    reboots: Annotated[_Often, "Reboots per board per minute.  [default: 0.1]"] = None,
+    silent: Annotated[_Share, "Share of boards that stop during the run.  [default: 0.02]"] = None,
+    clocks: Annotated[_Share, "Share of boards whose clock is wrong.  [default: 0.02]"] = None,
+) -> "Troubles":
+    from .fleet import plan
+
+    given = {
+        "lost": lost, "duplicated": duplicated, "reordered": reordered, "drop_outs": drop_outs,
+        "reboots": reboots, "silent": silent, "clocks": clocks,
+    }  # fmt: skip
+    asked = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(plan.CALM if calm else plan.Troubles(), **asked)
+
+
+@command(main)
 def fleet(
     broker: str,
-    devices: int,
-    rate: float,
-    seconds: float,
-    seed: int | None,
-    truth: Path | None,
-    prefix: str,
-    user: str | None,
-    trust: Trust | None,
-    calm: bool,
-    **troubles: float | None,
+    *,
+    devices: common.Devices = 1000,
+    rate: Annotated[
+        float, click.FloatRange(0, 1000, min_open=True), "Readings per board per second."
+    ] = 1.0,
+    seconds: Annotated[common.Seconds, click.FloatRange(0, 604_800, min_open=True)] = 30.0,
+    seed: common.NewSeed = None,
+    truth: Annotated[
+        Path | None,
+        click.Path(dir_okay=False, writable=True, path_type=Path),
+        "File to record what each board really did, one line of JSON per boot.",
+    ] = None,
+    prefix: Annotated[str, "Prefix of the boards' names."] = "sim",
+    user: common.User = None,
+    trust: common.Tls,
+    troubles: Annotated["Troubles", _troubles],
 ) -> None:
     """Simulate a fleet of failing boards that publish to BROKER.
 
@@ -186,62 +174,52 @@ def fleet(
     import secrets
 
     from . import broker as brokers
-    from . import fleet as command
-    from .fleet import plan
+    from . import fleet as fleets
     from .trust import TrustError
 
-    asked = {name: value for name, value in troubles.items() if value is not None}
-    settings = command.Settings(
-        devices,
-        rate,
-        seconds,
-        secrets.randbelow(1_000_000) if seed is None else seed,
-        prefix,
-        dataclasses.replace(plan.CALM if calm else plan.Troubles(), **asked),
-        user,
-    )
+    if seed is None:
+        seed = secrets.randbelow(1_000_000)
+    settings = fleets.Settings(devices, rate, seconds, seed, prefix, troubles, user)
 
     def run() -> int:
         target = brokers.external(broker, trust is not None)
         settings.tls = trust.context() if trust else None
-        return command.main(target.host, target.port, settings, truth)
+        return fleets.main(target.host, target.port, settings, truth)
 
-    end(run, TrustError, *command.ERRORS)
+    end(run, TrustError, *fleets.ERRORS)
 
 
-@main.command()
-@click.argument("port")
-@click.argument("broker", metavar="HOST:PORT")
-@click.option(
-    "--baud",
-    type=click.IntRange(300),
-    default=115200,
-    show_default=True,
-    help="Speed of the serial line, in baud.",
-)
-@common_options.tls
-def bridge(port: str, broker: str, baud: int, trust: Trust | None) -> None:
+@command(main)
+def bridge(
+    port: str,
+    broker: Annotated[str, {"metavar": "HOST:PORT"}],
+    *,
+    baud: Annotated[int, click.IntRange(300), "Speed of the serial line, in baud."] = 115200,
+    trust: common.Tls,
+) -> None:
     """Connect a board to a broker over its serial PORT.
 
     The board needs no network, and logs in by itself, with the user and password of its
     settings. PORT is a device, such as /dev/ttyACM0 or COM3, or a pyserial URL. Shows what the
     board prints, and runs until Ctrl-C.
     """
-    from . import bridge as command
+    from . import bridge as bridges
 
-    end(lambda: command.main(port, broker, baud=baud, trust=trust), *command.ERRORS)
+    end(lambda: bridges.main(port, broker, baud=baud, trust=trust), *bridges.ERRORS)
 
 
-@main.command()
-@click.argument("broker", metavar="HOST[:PORT]")
-@common_options.CA
-@click.option(
-    "--save",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File for the authority's certificate that a board needs: DER if its name ends in .der, "
-    "otherwise PEM.",
-)
-def tls(broker: str, ca: Path | None, save: Path | None) -> None:
+@command(main)
+def tls(
+    broker: common.Broker,
+    *,
+    ca: common.Ca = None,
+    save: Annotated[
+        Path | None,
+        common.OUTPUT,
+        "File for the authority's certificate that a board needs: DER if its name ends in .der, "
+        "otherwise PEM.",
+    ] = None,
+) -> None:
     """Show a broker's certificates, and how a board trusts them.
 
     Prints the settings for the board. The default port is 8883. Exits with status 1 if boards
@@ -255,35 +233,31 @@ def tls(broker: str, ca: Path | None, save: Path | None) -> None:
         raise click.ClickException(str(error)) from error
     end(
         lambda: probe.main(broker, ca=ca, save=save),
-        AddressError,
-        certificates.CertificateError,
-        probe.ProbeError,
-    )
+        AddressError, certificates.CertificateError, probe.ProbeError,
+    )  # fmt: skip
 
 
-@main.command("time")
-@click.argument("broker")
-@common_options.seconds(click.FloatRange(0))
-@common_options.USER
-@common_options.tls
-def time_(broker: str, seconds: float | None, user: str | None, trust: Trust | None) -> None:
+@command(main, "time")
+def time_(
+    broker: str, *, seconds: common.Until = None, user: common.User = None, trust: common.Tls
+) -> None:
     """Answer boards at BROKER that ask for the time.
 
     BROKER is a host or host:port. The boards have the part `time`. Runs until Ctrl-C.
     """
     from . import broker as brokers
-    from . import timing as command
+    from . import timing
     from .desk_client import DeskError
     from .trust import TrustError
 
     def answered() -> int:
         target = brokers.external(broker, trust is not None)
-        return command.main(target.host, target.port, user, seconds, trust)
+        return timing.main(target.host, target.port, user, seconds, trust)
 
-    end(answered, brokers.BrokerError, DeskError, TrustError)
+    end(answered, DeskError, TrustError)
 
 
-@main.command("boards")
+@command(main, "boards")
 def boards_() -> None:
     """List the connected boards and the supported ones."""
     from . import boards, connected
@@ -291,84 +265,75 @@ def boards_() -> None:
     end(connected.main, boards.BoardError)
 
 
-_port = click.option(
-    "--port",
-    metavar="ADDRESS",
-    help="Address of the board: /dev/ttyACM0, socket://HOST:PORT or rfc2217://HOST:PORT.  "
+_Port = Annotated[
+    str | None,
+    {"metavar": "ADDRESS"},
+    "Address of the board: /dev/ttyACM0, socket://HOST:PORT or rfc2217://HOST:PORT.  "
     "[default: the only board that is connected]",
-)
+]
 
 
-@main.command()
-@click.argument("board")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@_port
-@click.option(
-    "--drive",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder where the boot drive is mounted (RP2040, RP2350).  [default: search for it]",
-)
-def flash(board: str, file: Path, port: str | None, drive: Path | None) -> None:
+@command(main)
+def flash(
+    board: str,
+    file: Annotated[Path, common.OUTPUT],
+    *,
+    port: _Port = None,
+    drive: Annotated[
+        Path | None,
+        common.THERE,
+        "Folder where the boot drive is mounted (RP2040, RP2350).  [default: search for it]",
+    ] = None,
+) -> None:
     """Write FILE to the flash of BOARD.
 
     FILE is a MicroPython firmware, or an image made by `flatmq image`.
     """
     from . import boards, connected, remote
-    from . import flash as command
+    from . import flash as flashing
 
     end(
-        lambda: command.main(board, file, port, drive),
-        boards.BoardError,
-        connected.ConnectedError,
-        remote.RemoteError,
-        command.FlashError,
-    )
+        lambda: flashing.main(board, file, port, drive),
+        boards.BoardError, connected.ConnectedError, remote.RemoteError, flashing.FlashError,
+    )  # fmt: skip
 
 
-@main.command()
-@click.argument("board")
-@_port
-@common_options.SKETCH
-@common_options.SETTINGS
-def deploy(board: str, port: str | None, sketch: str | None, overrides: tuple[str, ...]) -> None:
+@command(main)
+def deploy(
+    board: str,
+    *,
+    port: _Port = None,
+    sketch: common.Sketch = None,
+    overrides: common.Overrides = (),
+) -> None:
     """Copy a sketch and the client to BOARD, and start the sketch.
 
     BOARD must run MicroPython already.
     """
     from . import board_tls, boards, connected, contents, remote, settings
-    from . import deploy as command
+    from . import deploy as deploying
     from .bytecode import CompileError
 
     end(
-        lambda: command.main(board, port, sketch, overrides),
-        board_tls.BoardTLSError,
-        boards.BoardError,
-        connected.ConnectedError,
-        contents.ContentsError,
-        remote.RemoteError,
-        settings.SettingsError,
-        CompileError,
-    )
+        lambda: deploying.main(board, port, sketch, overrides),
+        board_tls.BoardTLSError, boards.BoardError, connected.ConnectedError,
+        contents.ContentsError, remote.RemoteError, settings.SettingsError, CompileError,
+    )  # fmt: skip
 
 
-@main.command()
-@click.argument("board", required=False, callback=common_options.board_name)
-@_port
-@click.option(
-    "--broker",
-    metavar="HOST[:PORT]",
-    help="Broker that the board reaches.  [default: read the serial line]",
-)
-@common_options.seconds(click.FloatRange(0))
-@common_options.USER
-@common_options.tls
+@command(main)
 def logs(
-    board: str | None,
-    port: str | None,
-    broker: str | None,
-    seconds: float | None,
-    user: str | None,
-    trust: Trust | None,
+    board: common.Board = None,
+    *,
+    port: _Port = None,
+    broker: Annotated[
+        str | None,
+        {"metavar": "HOST[:PORT]"},
+        "Broker that the board reaches.  [default: read the serial line]",
+    ] = None,
+    seconds: common.Until = None,
+    user: common.User = None,
+    trust: common.Tls,
 ) -> None:
     """Show what a board prints, across resets, until Ctrl-C.
 
@@ -376,7 +341,7 @@ def logs(
     the part `logs`.
     """
     from . import boards, connected
-    from . import logs as command
+    from . import logs as serial_logs
     from .desk_client import DeskError
     from .trust import TrustError
 
@@ -388,159 +353,114 @@ def logs(
         from . import remote_logs
 
         if broker is None or board is None:
-            return command.main(port)
+            return serial_logs.main(port)
         target = brokers.external(broker, trust is not None)
         return remote_logs.main(target.host, target.port, user, board, seconds, trust)
 
     end(
-        shown,
-        boards.BoardError,
-        connected.ConnectedError,
-        command.LogsError,
-        TrustError,
+        shown, boards.BoardError, connected.ConnectedError, serial_logs.LogsError, TrustError,
         DeskError,
-    )
+    )  # fmt: skip
 
 
-@main.command()
-@click.argument("board")
-@click.option(
-    "--firmware",
-    type=common_options.FILE,
-    help="Official MicroPython firmware for the board.  [default: build only the filesystem]",
-)
-@common_options.SKETCH
-@common_options.SETTINGS
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Image file to write.  [default: build/BOARD.uf2 or build/BOARD.bin]",
-)
-@click.option(
-    "--filesystem-only",
-    is_flag=True,
-    help="Leave the firmware out of the image; --firmware is only checked.",
-)
-@click.option("--romfs", is_flag=True, help="Put the modules into a ROMFS image.")
-@click.option(
-    "--flash-size",
-    metavar="SIZE",
-    help="Flash size of an ESP32, such as 16MB.  [default: as in the board's file]",
-)
-@common_options.slots
+@command(main)
 def image(
     board: str,
-    firmware: Path | None,
-    sketch: str | None,
-    overrides: tuple[str, ...],
-    out: Path | None,
-    filesystem_only: bool,
-    romfs: bool,
-    flash_size: str | None,
-    slots: Slots | None,
+    *,
+    firmware: Annotated[
+        Path | None,
+        common.FILE,
+        "Official MicroPython firmware for the board.  [default: build only the filesystem]",
+    ] = None,
+    sketch: common.Sketch = None,
+    overrides: common.Overrides = (),
+    out: Annotated[
+        Path | None,
+        common.OUTPUT,
+        "Image file to write.  [default: build/BOARD.uf2 or build/BOARD.bin]",
+    ] = None,
+    filesystem_only: Annotated[
+        bool, "Leave the firmware out of the image; --firmware is only checked."
+    ] = False,
+    romfs: Annotated[bool, "Put the modules into a ROMFS image."] = False,
+    flash_size: Annotated[
+        str | None,
+        {"metavar": "SIZE"},
+        "Flash size of an ESP32, such as 16MB.  [default: as in the board's file]",
+    ] = None,
+    slots: common.OtaSlots,
 ) -> None:
     """Build an image for BOARD.
 
     The image has MicroPython, the client and a sketch. BOARD is the name of a file in
     firmware/ without .toml, such as pico_w or esp32_s3.
     """
-    from . import image as command
+    from . import image as images
     from .bytecode import CompileError
 
     end(
-        lambda: command.main(
-            board,
-            firmware_file=firmware,
-            sketch=sketch,
-            overrides=overrides,
-            out=out,
-            filesystem_only=filesystem_only,
-            with_romfs=romfs,
-            flash_size=flash_size,
-            slots=slots,
+        lambda: images.main(
+            board, firmware_file=firmware, sketch=sketch, overrides=overrides, out=out,
+            filesystem_only=filesystem_only, with_romfs=romfs, flash_size=flash_size, slots=slots,
         ),
-        CompileError,
-        *command.ERRORS,
-    )
+        CompileError, *images.ERRORS,
+    )  # fmt: skip
 
 
-@main.command()
-@click.argument("board")
-@click.argument("sketch", required=False)
-@click.option(
-    "--firmware", type=common_options.FILE, help="Official MicroPython firmware for the board."
-)
-@common_options.SETTINGS
-@click.option(
-    "--broker",
-    metavar="HOST[:PORT]",
-    help="Broker that the board reaches.  [default: one that is started on loopback]",
-)
-@click.option(
-    "--qemu",
-    metavar="PROGRAM",
-    help="QEMU that emulates an ESP32.  [default: qemu-system-xtensa or -riscv32 on the PATH]",
-)
-@click.option(
-    "--until",
-    metavar="TOPIC[=PAYLOAD]",
-    help="Stop at this message, with status 0; with status 1 if --for ends first. TOPIC may have "
-    "wildcards.",
-)
-@click.option(
-    "--for",
-    "limit",
-    type=Duration(),
-    help="Stop after this time of the board's clock, such as 30s.  [default: run until Ctrl-C; "
-    "60s with --until, 180s for an ESP32]",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    help="TCP port on loopback for the board's serial line.  [default: a free one]",
-)
-@click.option(
-    "--reset-at",
-    "resets",
-    multiple=True,
-    type=Duration(),
-    help="Press the reset button after this time; repeatable.",
-)
-@click.option(
-    "--wifi-loss",
-    "losses",
-    multiple=True,
-    type=Span(),
-    help="Take the access point away, as in 20s:5s: after 20 s, for 5 s; repeatable.",
-)
-@click.option(
-    "--power-cut",
-    "cuts",
-    multiple=True,
-    type=Duration(),
-    help="Cut the power in the middle of the first write to the flash after this time; "
-    "repeatable.",
-)
-@common_options.slots
-@common_options.USER
-@common_options.tls
+@command(main)
 def emulate(
     board: str,
-    sketch: str | None,
-    firmware: Path | None,
-    overrides: tuple[str, ...],
-    broker: str | None,
-    qemu: str | None,
-    until: str | None,
-    limit: float | None,
-    port: int,
-    resets: tuple[float, ...],
-    losses: tuple[tuple[float, float], ...],
-    cuts: tuple[float, ...],
-    slots: Slots | None,
-    user: str | None,
-    trust: Trust | None,
+    sketch: str | None = None,
+    *,
+    firmware: Annotated[
+        Path | None, common.FILE, "Official MicroPython firmware for the board."
+    ] = None,
+    overrides: common.Overrides = (),
+    broker: Annotated[
+        str | None,
+        {"metavar": "HOST[:PORT]"},
+        "Broker that the board reaches.  [default: one that is started on loopback]",
+    ] = None,
+    qemu: Annotated[
+        str | None,
+        {"metavar": "PROGRAM"},
+        "QEMU that emulates an ESP32.  [default: qemu-system-xtensa or -riscv32 on the PATH]",
+    ] = None,
+    until: Annotated[
+        str | None,
+        {"metavar": "TOPIC[=PAYLOAD]"},
+        "Stop at this message, with status 0; with status 1 if --for ends first. TOPIC may have "
+        "wildcards.",
+    ] = None,
+    limit: Annotated[
+        float | None,
+        "--for",
+        DURATION,
+        "Stop after this time of the board's clock, such as 30s.  [default: run until Ctrl-C; "
+        "60s with --until, 180s for an ESP32]",
+    ] = None,
+    port: Annotated[
+        int,
+        click.IntRange(0, 65535),
+        {"show_default": False},
+        "TCP port on loopback for the board's serial line.  [default: a free one]",
+    ] = 0,
+    reset_at: Annotated[
+        tuple[float, ...], DURATION, "Press the reset button after this time; repeatable."
+    ] = (),
+    wifi_loss: Annotated[
+        tuple[tuple[float, float], ...],
+        SPAN,
+        "Take the access point away, as in 20s:5s: after 20 s, for 5 s; repeatable.",
+    ] = (),
+    power_cut: Annotated[
+        tuple[float, ...],
+        DURATION,
+        "Cut the power in the middle of the first write to the flash after this time; repeatable.",
+    ] = (),
+    slots: common.OtaSlots,
+    user: common.User = None,
+    trust: common.Tls,
 ) -> None:
     """Run a sketch on an emulated BOARD.
 
@@ -550,32 +470,19 @@ def emulate(
     with an exception. --user and the options of TLS are for the connection to --broker that
     waits for the message; the board has its own settings.
     """
-    from . import emulate as command
+    from . import emulate as emulators
     from .bytecode import CompileError
     from .trust import TrustError
 
     end(
-        lambda: command.main(
-            board,
-            firmware,
-            sketch,
-            overrides,
-            qemu=qemu,
-            port=port,
-            resets=resets,
-            losses=losses,
-            cuts=cuts,
-            address=broker,
-            until=until,
-            limit=limit,
+        lambda: emulators.main(
+            board, firmware, sketch, overrides, qemu=qemu, port=port, resets=reset_at,
+            losses=wifi_loss, cuts=power_cut, address=broker, until=until, limit=limit,
             slots=slots and dataclasses.replace(slots, counter=0),  # takes every package
-            user=user,
-            trust=trust,
+            user=user, trust=trust,
         ),
-        CompileError,
-        TrustError,
-        *command.ERRORS,
-    )
+        CompileError, TrustError, *emulators.ERRORS,
+    )  # fmt: skip
 
 
 main.add_command(ota)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import click
+from .typed import Reading
 
 _UNITS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _FORM = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
@@ -20,34 +20,14 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-class Duration(click.ParamType):
-    """An option's value in seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, (int, float)):
-            return float(value)
-        try:
-            return seconds(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def span(text: str) -> tuple[float, float]:
+    """The seconds of START:LENGTH. Raises ValueError."""
+    start, _, length = text.partition(":")
+    try:
+        return seconds(start), seconds(length)
+    except ValueError as error:
+        raise ValueError(f"must be START:LENGTH, such as 20s:5s; {error}") from error
 
 
-class Span(click.ParamType):
-    """An option's value START:LENGTH, both in seconds."""
-
-    name = "start:length"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, float]:
-        if isinstance(value, tuple):
-            return value
-        start, _, length = str(value).partition(":")
-        try:
-            return seconds(start), seconds(length)
-        except ValueError as error:
-            self.fail(f"must be START:LENGTH, such as 20s:5s; {error}", param, ctx)
+DURATION = Reading("duration", seconds)
+SPAN = Reading("start:length", span)

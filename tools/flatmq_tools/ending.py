@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import click
 
-from .broker import BrokerError
-from .interpreter import InterpreterError
-
 
 def end(run: Callable[[], int], *errors: type[Exception]) -> None:
     """End with what `run` returns; one of `errors` is one line, not a trace."""
+    from .broker import BrokerError
+    from .interpreter import InterpreterError
+
     try:
         status = run()
     except Exception as error:

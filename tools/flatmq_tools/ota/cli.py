@@ -1,26 +1,15 @@
 """The command line of `flatmq ota`."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import click
 
-from .. import common_options
+from .. import common_options as common
 from ..ending import end
+from ..typed import command
 
-if TYPE_CHECKING:
-    from ..trust import Trust
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_SIGNING = click.option(
-    "--signing-key",
-    "signing",
-    required=True,
-    type=common_options.FILE,
-    help="The key from `flatmq ota keygen`.",
-)
+_SigningKey = Annotated[Path, common.FILE, "The key from `flatmq ota keygen`."]
 
 
 @click.group()
@@ -28,9 +17,8 @@ def ota() -> None:
     """Update boards over MQTT."""
 
 
-@ota.command()
-@click.argument("file", type=_FILE)
-def keygen(file: Path) -> None:
+@command(ota)
+def keygen(file: Annotated[Path, common.OUTPUT]) -> None:
     """Write a new key to FILE, and its public half to FILE.pub.
 
     FILE signs updates and stays on this machine. Boards get FILE.pub by `flatmq image --ota-key`.
@@ -46,17 +34,19 @@ def keygen(file: Path) -> None:
     end(run, keys.KeyFileError)
 
 
-@ota.command()
-@click.argument("board")
-@click.argument("out", type=_FILE)
-@common_options.SKETCH
-@click.option(
-    "--firmware",
-    type=common_options.FILE,
-    help="Official MicroPython firmware for the board.  [default: pack a sketch]",
-)
-@click.option("--version", required=True, help="Name of the version, as boards report it.")
-def pack(board: str, out: Path, sketch: str | None, firmware: Path | None, version: str) -> None:
+@command(ota)
+def pack(
+    board: str,
+    out: Annotated[Path, common.OUTPUT],
+    *,
+    sketch: common.Sketch = None,
+    firmware: Annotated[
+        Path | None,
+        common.FILE,
+        "Official MicroPython firmware for the board.  [default: pack a sketch]",
+    ] = None,
+    version: Annotated[str, "Name of the version, as boards report it."],
+) -> None:
     """Pack a sketch and the client for BOARD into the file OUT.
 
     BOARD is as for `flatmq image`. With --firmware, this packs firmware, for an ESP32 with two OTA
@@ -84,18 +74,17 @@ def pack(board: str, out: Path, sketch: str | None, firmware: Path | None, versi
     end(run, package.PackageError, BoardError, ContentsError, CompileError)
 
 
-@ota.command()
-@click.argument("broker", metavar="HOST[:PORT]")
-@click.argument("target")
-@click.argument("image", type=common_options.FILE)
-@_SIGNING
-@common_options.seconds(click.FloatRange(0))
-@common_options.USER
-@common_options.tls
+@command(ota)
 def push(
-    broker: str, target: str, image: Path, signing: Path, seconds: float | None,
-    user: str | None, trust: Trust | None,
-) -> None:  # fmt: skip
+    broker: common.Broker,
+    target: str,
+    image: Annotated[Path, common.FILE],
+    *,
+    signing_key: _SigningKey,
+    seconds: common.Until = None,
+    user: common.User = None,
+    trust: common.Tls,
+) -> None:
     """Send the package IMAGE to TARGET, a board or group/NAME.
 
     A board fetches it piece by piece, checks it, and restarts. This runs until the board has said
@@ -106,62 +95,54 @@ def push(
     from ..desk_client import DeskError
     from ..trust import TrustError
     from . import keys, package
-    from . import push as command
+    from . import push as pushing
 
     def run() -> int:
         where = brokers.external(broker, trust is not None)
-        return command.main(where, target, image, signing, user, trust, seconds)
+        return pushing.main(where, target, image, signing_key, user, trust, seconds)
 
-    end(
-        run, brokers.BrokerError, keys.KeyFileError, DeskError, package.PackageError,
-        TrustError,
-    )  # fmt: skip
+    end(run, keys.KeyFileError, DeskError, package.PackageError, TrustError)
 
 
-@ota.command()
-@click.argument("broker", metavar="HOST[:PORT]")
-@common_options.USER
-@common_options.tls
-def status(broker: str, user: str | None, trust: Trust | None) -> None:
+@command(ota)
+def status(broker: common.Broker, *, user: common.User = None, trust: common.Tls) -> None:
     """Show the version of each board, and how its update goes."""
     from .. import broker as brokers
     from ..desk_client import DeskError
     from ..trust import TrustError
-    from . import status as command
+    from . import status as states
 
     def run() -> int:
-        return command.main(brokers.external(broker, trust is not None), user, trust)
+        return states.main(brokers.external(broker, trust is not None), user, trust)
 
-    end(run, brokers.BrokerError, DeskError, TrustError)
+    end(run, DeskError, TrustError)
 
 
-@ota.command()
-@click.argument("broker", metavar="HOST[:PORT]")
-@click.argument("target")
-@common_options.USER
-@common_options.tls
-def cancel(broker: str, target: str, user: str | None, trust: Trust | None) -> None:
+@command(ota)
+def cancel(
+    broker: common.Broker, target: str, *, user: common.User = None, trust: common.Tls
+) -> None:
     """Offer no update to TARGET any more. A board that fetches one stops."""
     from .. import broker as brokers
     from ..desk_client import DeskError
     from ..trust import TrustError
-    from . import status as command
+    from . import status as states
 
     def run() -> int:
-        return command.cancel(brokers.external(broker, trust is not None), target, user, trust)
+        return states.cancel(brokers.external(broker, trust is not None), target, user, trust)
 
-    end(run, brokers.BrokerError, DeskError, TrustError)
+    end(run, DeskError, TrustError)
 
 
-@ota.command()
-@click.argument("broker", metavar="HOST[:PORT]")
-@click.argument("board")
-@_SIGNING
-@common_options.USER
-@common_options.tls
+@command(ota)
 def prompt(
-    broker: str, board: str, signing: Path, user: str | None, trust: Trust | None
-) -> None:  # fmt: skip
+    broker: common.Broker,
+    board: str,
+    *,
+    signing_key: _SigningKey,
+    user: common.User = None,
+    trust: common.Tls,
+) -> None:
     """Type into the prompt of BOARD, which needs device.parts = prompt.
 
     Each line is signed, and runs in the program of the board, between its other work. A session
@@ -171,13 +152,10 @@ def prompt(
     from ..desk_client import DeskError
     from ..trust import TrustError
     from . import keys
-    from . import prompt as command
+    from . import prompt as prompting
 
     def run() -> int:
         where = brokers.external(broker, trust is not None)
-        return command.main(where, board, signing, user, trust)
+        return prompting.main(where, board, signing_key, user, trust)
 
-    end(
-        run, brokers.BrokerError, keys.KeyFileError, DeskError, command.PromptError,
-        TrustError,
-    )  # fmt: skip
+    end(run, keys.KeyFileError, DeskError, prompting.PromptError, TrustError)

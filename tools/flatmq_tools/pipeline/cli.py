@@ -1,49 +1,21 @@
 """The command line of `flatmq pipeline`."""
 
-from __future__ import annotations
-
 import importlib.util
+import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import click
 
-from .. import common_options, extras
-from ..durations import Duration
+from .. import common_options as common
+from .. import extras
+from ..durations import DURATION
 from ..ending import end
 from ..password import PASSWORD
-from .report.period import Moment, When
-
-if TYPE_CHECKING:
-    from ..trust import Trust
-
-
-def _port(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, int] | None:
-    """Return the address and port of --metrics-port."""
-    if given is None:
-        return None
-    try:
-        from .metrics import MetricsError, address
-    except ImportError as error:
-        raise click.ClickException(
-            "--metrics-port needs prometheus-client: pip install 'flatmq[pipeline]'"
-        ) from error
-    try:
-        return address(given)
-    except MetricsError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-_metrics_port = click.option(
-    "--metrics-port",
-    metavar="[ADDRESS:]PORT",
-    callback=_port,
-    help="Serve Prometheus metrics at http://ADDRESS:PORT/metrics. Without an ADDRESS only this "
-    "machine can read them.  [default: serve none]",
-)
+from ..typed import Reading, command
+from .report.period import Period, When, when
 
 
 class _Command(click.Command):
@@ -67,96 +39,98 @@ def pipeline() -> None:
     """Turn what a broker sends into tables and a report, with Spark."""
 
 
-@pipeline.command()
-@click.argument("broker", metavar="HOST[:PORT]")
-@click.argument("target")
-@common_options.filters("#")
-@click.option(
-    "--log",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("flatmq-log"),
-    show_default=True,
-    help="Folder on a local disk in which messages wait to be landed.",
+def _address(text: str) -> tuple[str, int]:
+    from .metrics import address
+
+    return address(text)
+
+
+def _tables(folder: str) -> Path:
+    """Return the path of an existing local folder."""
+    if "://" in folder:
+        raise ValueError(
+            f"must be a local folder, not the URL {folder}: mount it, or copy its state/ and "
+            "progress.jsonl"
+        )
+    if not Path(folder).is_dir():
+        raise ValueError(f"{folder}: no such folder")
+    return Path(folder)
+
+
+_MetricsPort = Annotated[
+    tuple[str, int] | None,
+    Reading("address", _address),
+    {"metavar": "[ADDRESS:]PORT"},
+    "Serve Prometheus metrics at http://ADDRESS:PORT/metrics. Without an ADDRESS only this "
+    "machine can read them.  [default: serve none]",
+]
+_Identity = Annotated[
+    Literal["topic", "payload"],
+    "Source of the device's name: the topic dev/NAME/..., where a pack that names another "
+    "device becomes a dead letter, or the payload alone, as for gateways.",
+]
+_MAPPING = (
+    "Mapping file that says how to read the messages of other fleets, or the name of a "
+    "shipped one (see `flatmq pipeline map --list`). NAME=BASE prefixes its topics with BASE. "
+    "Repeatable; the first rule that matches is used.  [default: {}]"
 )
-@click.option(
-    "--client-id",
-    default="",
-    help="Client identifier, which names the session.  [default: derived from the log]",
-)
-@click.option(
-    "--qos",
-    type=click.IntRange(0, 2),
-    default=1,
-    show_default=True,
-    help="QoS of the subscriptions.",
-)
-@common_options.USER
-@common_options.tls
-@click.option(
-    "--every",
-    type=click.FloatRange(0.1, 86_400),
-    default=10.0,
-    show_default=True,
-    help="Seconds between two commits to the table.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=1024,
-    show_default=True,
-    help="MiB that may wait in the log. When it is full, the broker keeps what follows.",
-)
-@click.option(
-    "--segment",
-    type=click.IntRange(1, 2048),
-    default=64,
-    show_default=True,
-    help="Maximum size of a file of the log, in MiB of messages.",
-)
-@click.option(
-    "--keepalive",
-    type=click.IntRange(0, 65_535),
-    default=60,
-    show_default=True,
-    help="Keep Alive, in seconds; 0 turns it off.",
-)
-@click.option(
-    "--mqtt-version",
-    "version",
-    type=click.Choice(["3.1", "3.1.1", "5"]),
-    default="3.1.1",
-    show_default=True,
-    help="MQTT version. With 5, the properties of messages are landed too.",
-)
-@click.option(
-    "--session-expiry",
-    "expiry",
-    type=click.IntRange(0, 0xFFFFFFFF),
-    metavar="SECONDS",
-    help="Seconds for which the broker keeps messages while the ingest is away; needs "
-    "--mqtt-version 5.  [default: forever]",
-)
-@click.option(
-    "--metrics",
-    metavar="TOPIC",
-    help="Publish counters to TOPIC/telemetry and the state to TOPIC/status, like a board.",
-)
-@click.option(
-    "--metrics-every",
-    type=click.FloatRange(1, 86_400),
-    default=10.0,
-    show_default=True,
-    help="Seconds between two publications of --metrics.",
-)
-@_metrics_port
-@common_options.seconds(click.FloatRange(0))
+_Mapping = Annotated[
+    tuple[str, ...], {"metavar": "FILE"}, _MAPPING.format("SenML on dev/+/telemetry")
+]
+_Moment = Annotated[When | None, Reading("date, time or duration", when), {"metavar": "WHEN"}]
+_LOG = "Folder on a local disk in which messages wait to be landed."
+_STATE = "Local folder for the log, the checkpoints and the progress if OUT is a URL."
+
+
+@command(pipeline)
 def ingest(
-    broker: str, target: str, filters: tuple[str, ...], folder: Path, client_id: str, qos: int,
-    user: str | None, trust: Trust | None, every: float, limit: int, segment: int,
-    keepalive: int, version: str, expiry: int | None, metrics: str | None, metrics_every: float,
-    metrics_port: tuple[str, int] | None, seconds: float | None,
-) -> None:  # fmt: skip
+    broker: common.Broker,
+    target: str,
+    *,
+    filters: common.Filters = ("#",),
+    log: Annotated[Path, common.FOLDER, _LOG] = Path("flatmq-log"),
+    client_id: Annotated[
+        str, "Client identifier, which names the session.  [default: derived from the log]"
+    ] = "",
+    qos: Annotated[int, click.IntRange(0, 2), "QoS of the subscriptions."] = 1,
+    user: common.User = None,
+    trust: common.Tls,
+    every: Annotated[
+        float, click.FloatRange(0.1, 86_400), "Seconds between two commits to the table."
+    ] = 10.0,
+    limit: Annotated[
+        int,
+        click.IntRange(1),
+        "MiB that may wait in the log. When it is full, the broker keeps what follows.",
+    ] = 1024,
+    segment: Annotated[
+        int, click.IntRange(1, 2048), "Maximum size of a file of the log, in MiB of messages."
+    ] = 64,
+    keepalive: Annotated[
+        int, click.IntRange(0, 65_535), "Keep Alive, in seconds; 0 turns it off."
+    ] = 60,
+    mqtt_version: Annotated[
+        Literal["3.1", "3.1.1", "5"],
+        "MQTT version. With 5, the properties of messages are landed too.",
+    ] = "3.1.1",
+    session_expiry: Annotated[
+        int | None,
+        click.IntRange(0, 0xFFFFFFFF),
+        {"metavar": "SECONDS"},
+        "Seconds for which the broker keeps messages while the ingest is away; needs "
+        "--mqtt-version 5.  [default: forever]",
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        {"metavar": "TOPIC"},
+        "Publish counters to TOPIC/telemetry and the state to TOPIC/status, like a board.",
+    ] = None,
+    metrics_every: Annotated[
+        float, click.FloatRange(1, 86_400), "Seconds between two publications of --metrics."
+    ] = 10.0,
+    metrics_port: _MetricsPort = None,
+    seconds: common.Until = None,
+) -> None:
     """Write what the broker at HOST sends to the Delta table TARGET/raw.
 
     TARGET is the OUT of a `flatmq pipeline run`: a folder, or a URL that deltalake supports, such
@@ -165,147 +139,82 @@ def ingest(
     start it again.
     """
     from ..address import address
-    from . import landing as command
+    from . import landing
     from .in_use import InUseError
     from .ingest import Ingest, IngestError
     from .log import MIB, LogError, Writer
     from .options import VERSIONS
 
-    if expiry is not None and version != "5":
+    if session_expiry is not None and mqtt_version != "5":
         raise click.UsageError("--session-expiry needs --mqtt-version 5")
     try:
         where = address(broker, trust is not None)
-        with Writer(folder, limit * MIB, segment * MIB) as log:
+        with Writer(log, limit * MIB, segment * MIB) as writer:
             worker = Ingest(
-                log, where, filters, qos, client_id, user=user,
+                writer, where, filters, qos, client_id, user=user,
                 password=os.environ.get(PASSWORD) if user else None, keepalive=keepalive,
-                tls=trust, version=VERSIONS[version], session_expiry=expiry,
+                tls=trust, version=VERSIONS[mqtt_version], session_expiry=session_expiry,
             )  # fmt: skip
-            command.main(
+            landing.main(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
                 seconds=seconds, metrics_port=metrics_port,
             )  # fmt: skip
-    except (IngestError, InUseError, LogError, command.LandingError, ValueError) as error:
+    except (IngestError, InUseError, LogError, landing.LandingError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
-        place = error.filename or folder
+        place = error.filename or log
         raise click.ClickException(f"{place}: {error.strerror or error}") from error
 
 
-_AHEAD = click.option(
-    "--ahead",
-    type=Duration(),
-    default="1h",
-    show_default=True,
-    help="How much later than its arrival the time of a reading may be. Readings outside --ahead "
-    "and --behind go to the table out_of_time.",
-)
-_BEHIND = click.option(
-    "--behind",
-    type=Duration(),
-    default="366d",
-    show_default=True,
-    help="How much earlier than its arrival the time of a reading may be.",
-)
-_IDENTITY = click.option(
-    "--identity",
-    type=click.Choice(["topic", "payload"]),
-    default="topic",
-    show_default=True,
-    help="Source of the device's name: the topic dev/NAME/..., where a pack that names another "
-    "device becomes a dead letter, or the payload alone, as for gateways.",
-)
-
-
-def _is_given(option: str) -> bool:
-    """Return whether the user gave an option; False if it has its default."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is not click.core.ParameterSource.DEFAULT
-
-
-def _mapping(default: str) -> Callable[[Any], Any]:
-    """Add --mapping, passed on as `mapping`."""
-    return click.option(
-        "--mapping",
-        multiple=True,
-        metavar="FILE",
-        help="Mapping file that says how to read the messages of other fleets, or the name of a "
-        "shipped one (see `flatmq pipeline map --list`). NAME=BASE prefixes its topics with BASE. "
-        f"Repeatable; the first rule that matches is used.  [default: {default}]",
-    )
-
-
-@pipeline.command()
-@click.argument("out")
-@click.option(
-    "--broker",
-    help="Receive from this broker: HOST:PORT, tcp://HOST:PORT or ssl://HOST:PORT.  [default: "
-    "read OUT/raw, to which `flatmq pipeline ingest` writes]",
-)
-@common_options.tls
-@common_options.filters("dev/#")
-@common_options.pairs(
-    "--option", "options", 'Option of format("mqtt"), such as username; repeatable.'
-)
-@click.option(
-    "--job",
-    "jobs",
-    multiple=True,
-    type=click.Choice(["measurements", "windows", "health"]),
-    help="Run only this job; repeatable.  [default: all]",
-)
-@click.option(
-    "--state",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Local folder for the log, the checkpoints and the progress if OUT is a URL.",
-)
-@click.option(
-    "--trigger",
-    type=click.FloatRange(0.0),
-    default=1.0,
-    show_default=True,
-    help="Seconds between two batches.",
-)
-@click.option(
-    "--health-every",
-    type=click.FloatRange(1.0),
-    default=60.0,
-    show_default=True,
-    help="Seconds between two refreshes of the tables health, devices and gaps.",
-)
-@_IDENTITY
-@_mapping("SenML on dev/+/telemetry")
-@_AHEAD
-@_BEHIND
-@click.option(
-    "--keep",
-    type=Duration(),
-    help="How long to keep each day of the tables after its end; at least 1d.  "
-    "[default: for ever]",
-)
-@common_options.seconds(click.FloatRange(0.0))
-@_metrics_port
-@common_options.master("SPARK_MASTER")
-@common_options.pairs("--conf", "conf", "Spark configuration property; repeatable.")
+@command(pipeline)
 def run(
     out: str,
-    broker: str | None,
-    trust: Trust | None,
-    filters: tuple[str, ...],
-    options: dict[str, str],
-    jobs: tuple[str, ...],
-    state: Path | None,
-    trigger: float,
-    health_every: float,
-    identity: str,
-    mapping: tuple[str, ...],
-    ahead: float,
-    behind: float,
-    keep: float | None,
-    seconds: float | None,
-    metrics_port: tuple[str, int] | None,
-    master: str,
-    conf: dict[str, str],
+    *,
+    broker: Annotated[
+        str | None,
+        "Receive from this broker: HOST:PORT, tcp://HOST:PORT or ssl://HOST:PORT.  [default: "
+        "read OUT/raw, to which `flatmq pipeline ingest` writes]",
+    ] = None,
+    trust: common.Tls,
+    filters: Annotated[
+        common.Filters, "Topic filter to subscribe to; repeatable.  [default: dev/#]"
+    ] = (),
+    option: Annotated[common.Pairs, 'Option of format("mqtt"), such as username; repeatable.'],
+    job: Annotated[
+        tuple[Literal["measurements", "windows", "health"], ...],
+        "Run only this job; repeatable.  [default: all]",
+    ] = (),
+    state: Annotated[Path | None, common.FOLDER, _STATE] = None,
+    trigger: Annotated[float, click.FloatRange(0.0), "Seconds between two batches."] = 1.0,
+    health_every: Annotated[
+        float,
+        click.FloatRange(1.0),
+        "Seconds between two refreshes of the tables health, devices and gaps.",
+    ] = 60.0,
+    identity: _Identity = "topic",
+    mapping: _Mapping = (),
+    ahead: Annotated[
+        float,
+        DURATION,
+        "How much later than its arrival the time of a reading may be. Readings outside --ahead "
+        "and --behind go to the table out_of_time.",
+        {"default": "1h"},
+    ],
+    behind: Annotated[
+        float,
+        DURATION,
+        "How much earlier than its arrival the time of a reading may be.",
+        {"default": "366d"},
+    ],
+    keep: Annotated[
+        float | None,
+        DURATION,
+        "How long to keep each day of the tables after its end; at least 1d.  [default: for ever]",
+    ] = None,
+    seconds: common.Until = None,
+    metrics_port: _MetricsPort = None,
+    master: Annotated[common.Master, {"envvar": "SPARK_MASTER"}] = "local[2]",
+    conf: Annotated[common.Pairs, "Spark configuration property; repeatable."],
 ) -> None:
     """Turn what a broker sends into tables in OUT.
 
@@ -316,29 +225,25 @@ def run(
     The password for `--option username=...` is read from FLATMQ_PASSWORD in the environment.
     Under spark-submit, give --master "".
     """
-    import json
-
-    from . import run as command
+    from . import run as runs
     from .java import JavaError
     from .jobs.measurements import Bounds
     from .mapping.files import MappingError, load
     from .options import of_trust, with_defaults
 
-    if mapping:
-        try:  # before Spark is started, which takes seconds
-            found = load(mapping, () if _is_given("filters") else filters)
-        except MappingError as error:
-            raise click.ClickException(str(error)) from error
-        if not _is_given("filters"):
-            filters = tuple(found.filters)
+    if broker is None and (option or trust is not None or filters):
+        raise click.UsageError("options of the connection need --broker")
+    try:  # before Spark is started, which takes seconds
+        found = load(mapping, () if filters else ("dev/#",))
+    except MappingError as error:
+        raise click.ClickException(str(error)) from error
     source: dict[str, str] = {}
     if broker is not None:
-        given = {"brokerUrl": broker, "filters": json.dumps(filters), **of_trust(trust)}
-        source = with_defaults(options, given)
-        if PASSWORD in os.environ and "username" in options:
+        received = json.dumps(filters or found.filters)
+        given = {"brokerUrl": broker, "filters": received, **of_trust(trust)}
+        source = with_defaults(option, given)
+        if PASSWORD in os.environ and "username" in option:
             source.setdefault("password", os.environ[PASSWORD])
-    elif options or trust is not None or (_is_given("filters") and filters):
-        raise click.UsageError("options of the connection need --broker")
     if keep is not None and keep < 86_400:
         raise click.BadParameter(f"--keep must be at least 1d, not {keep:g}s")
     url = out if "://" in out else None
@@ -351,96 +256,87 @@ def run(
             f"OUT {url} needs --state: a local folder for the log, the checkpoints and the "
             "progress"
         )
-    plan = command.Plan(
-        state or Path(out), source, jobs or command.JOBS, trigger,
-        health_every, identity=identity, mapping=mapping, bounds=Bounds(ahead, behind), url=url,
-        keep=keep,
+    plan = runs.Plan(
+        state or Path(out), source, job or runs.JOBS, trigger, health_every, identity=identity,
+        mapping=mapping, bounds=Bounds(ahead, behind), url=url, keep=keep,
     )  # fmt: skip
     end(
-        lambda: command.main(
+        lambda: runs.main(
             plan, master=master or None, conf=conf, seconds=seconds, metrics_port=metrics_port
         ),
-        command.RunError,
+        runs.RunError,
         JavaError,
     )
 
 
-@pipeline.command("map")
-@click.option("--list", "listed", is_flag=True, help="List the shipped mappings.")
-@click.option(
-    "--show", metavar="NAME", help="Print a shipped mapping, to start one of your own from."
-)
-@click.option(
-    "--try",
-    "tried",
-    nargs=2,
-    metavar="TOPIC PAYLOAD",
-    help="Show how a message is read. PAYLOAD is text, @FILE or hex:0A1B...",
-)
-@_mapping("all shipped mappings with a base topic of their own")
+@command(pipeline, "map")
 def map_(
-    listed: bool, show: str | None, tried: tuple[str, str] | None, mapping: tuple[str, ...]
+    *,
+    listed: Annotated[bool, "--list", "List the shipped mappings."] = False,
+    show: Annotated[
+        str | None, {"metavar": "NAME"}, "Print a shipped mapping, to start one of your own from."
+    ] = None,
+    tried: Annotated[
+        tuple[str, str] | None,
+        "--try",
+        {"metavar": "TOPIC PAYLOAD"},
+        "Show how a message is read. PAYLOAD is text, @FILE or hex:0A1B...",
+    ] = None,
+    mapping: Annotated[
+        _Mapping, _MAPPING.format("all shipped mappings with a base topic of their own")
+    ] = (),
 ) -> None:
     """Show how mapping files read messages.
 
     It needs neither a broker nor Spark. With --mapping alone, only check the files.
     """
-    from .mapping import command
+    from .mapping import command as maps
 
     if not (listed or show or tried or mapping):
         raise click.UsageError("give one of --list, --show, --try and --mapping")
-    end(lambda: command.main(listed, show, tried, mapping), command.MappingError)
+    end(lambda: maps.main(listed, show, tried, mapping), maps.MappingError)
 
 
-@pipeline.command("export")
-@click.argument("out")
-@click.argument("target", type=click.Path(file_okay=False, path_type=Path))
-@click.option(
-    "--table",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Export only this table; repeatable.  [default: all]",
-)
-def export_(out: str, target: Path, names: tuple[str, ...]) -> None:
+@command(pipeline)
+def export(
+    out: str,
+    target: Annotated[Path, common.FOLDER],
+    *,
+    table: Annotated[
+        tuple[str, ...],
+        {"metavar": "NAME"},
+        "Export only this table; repeatable.  [default: all]",
+    ] = (),
+) -> None:
     """Write the tables in OUT as plain Parquet to the folder TARGET.
 
     For tools that read no Delta. OUT is the folder or URL of a run, which may go on meanwhile.
     """
-    from . import export as command
+    from . import export as exports
     from .tables import BY_DAY, SNAPSHOTS
 
-    end(lambda: command.main(out, target, names or (*BY_DAY, *SNAPSHOTS)), command.ExportError)
+    end(lambda: exports.main(out, target, table or (*BY_DAY, *SNAPSHOTS)), exports.ExportError)
 
 
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-
-
-@pipeline.command()
-@click.argument("device")
-@click.argument("out")
-@click.option(
-    "--topic",
-    "filters",
-    multiple=True,
-    metavar="FILTER",
-    help="Topic filter of the device's messages; repeatable.  [default: dev/DEVICE/#]",
-)
-@click.option(
-    "--log",
-    "logs",
-    multiple=True,
-    type=_FOLDER,
-    help="Folder on a local disk in which messages wait to be landed.",
-)
-def forget(device: str, out: str, filters: tuple[str, ...], logs: tuple[Path, ...]) -> None:
+@command(pipeline)
+def forget(
+    device: str,
+    out: str,
+    *,
+    topic: Annotated[
+        tuple[str, ...],
+        {"metavar": "FILTER"},
+        "Topic filter of the device's messages; repeatable.  [default: dev/DEVICE/#]",
+    ] = (),
+    log: Annotated[tuple[Path, ...], common.THERE, _LOG] = (),
+) -> None:
     """Remove everything that is known of DEVICE from OUT.
 
     OUT is the folder of a run. The tables, the state and the logs lose its rows and messages;
     those of others stay. End the run and the ingest first. After a kill,
     repeat the command. The exit status is 1 if DEVICE is nowhere.
     """
-    from . import forget as command
+    from . import forget as forgetting
     from .forget_rows import check
 
     if "://" in out:
@@ -449,28 +345,26 @@ def forget(device: str, out: str, filters: tuple[str, ...], logs: tuple[Path, ..
             "vacuumed with a Delta engine"
         )
     try:
-        check(device, filters)
+        check(device, topic)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    end(lambda: command.main(device, Path(out), filters, logs), *command.ERRORS)
+    end(lambda: forgetting.main(device, Path(out), topic, log), *forgetting.ERRORS)
 
 
-@pipeline.command()
-@click.argument("table", type=click.Choice(["measurements", "windows", "health"]))
-@click.argument("out")
-@click.option(
-    "--state",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Local folder for the log, the checkpoints and the progress if OUT is a URL.",
-)
-def rebuild(table: str, out: str, state: Path | None) -> None:
+@command(pipeline)
+def rebuild(
+    table: Literal["measurements", "windows", "health"],
+    out: str,
+    *,
+    state: Annotated[Path | None, common.THERE, _STATE] = None,
+) -> None:
     """Have the next run make TABLE again.
 
     OUT is the folder or URL of a run, which must have ended. measurements are made of raw, with
     out_of_time, dead_letters and windows; windows of measurements; health, devices and gaps of
     raw.
     """
-    from . import rebuild as command
+    from . import rebuild as rebuilding
     from .editions import EditionError
     from .in_use import InUseError
 
@@ -478,60 +372,33 @@ def rebuild(table: str, out: str, state: Path | None) -> None:
         raise click.UsageError("OUT must be a folder, or a URL with --state")
     if state is None and not Path(out).is_dir():
         raise click.BadParameter(f"OUT must be the folder of a run: {out}: no such folder")
-    end(lambda: command.main(table, out, state or Path(out)), EditionError, InUseError)
+    end(lambda: rebuilding.main(table, out, state or Path(out)), EditionError, InUseError)
 
 
-def _local(_: click.Context, __: click.Parameter, given: str) -> Path:
-    """Return the path of an existing local folder."""
-    if "://" in given:
-        raise click.BadParameter(
-            f"must be a local folder, not the URL {given}: mount it, or copy its state/ and "
-            "progress.jsonl"
-        )
-    if not Path(given).is_dir():
-        raise click.BadParameter(f"{given}: no such folder")
-    return Path(given)
-
-
-@pipeline.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option(
-    "--tables",
-    required=True,
-    metavar="FOLDER",
-    callback=_local,
-    help="Folder that `flatmq pipeline run` writes to.",
-)
-@click.option(
-    "--since",
-    type=Moment(),
-    metavar="WHEN",
-    help="Report what came from then on: a date (2026-11-01), a time (2026-11-01T12:30) in UTC "
-    "unless it names a zone, or how long before the newest message (7d).  [default: all]",
-)
-@click.option(
-    "--until",
-    type=Moment(),
-    metavar="WHEN",
-    help="Report what came before then; forms as for --since.  [default: all]",
-)
-@click.option(
-    "--from-raw",
-    is_flag=True,
-    help="Read the table raw with Spark, even if the state of a run is there.",
-)
-@_IDENTITY
-@_mapping("SenML on dev/+/telemetry")
-@common_options.master()
+@command(pipeline)
 def report(
-    out: Path,
-    tables: Path,
-    since: When | None,
-    until: When | None,
-    from_raw: bool,
-    identity: str,
-    mapping: tuple[str, ...],
-    master: str,
+    out: Annotated[Path, click.Path(path_type=Path)],
+    *,
+    tables: Annotated[
+        Path,
+        Reading("folder", _tables),
+        {"metavar": "FOLDER"},
+        "Folder that `flatmq pipeline run` writes to.",
+    ],
+    since: Annotated[
+        _Moment,
+        "Report what came from then on: a date (2026-11-01), a time (2026-11-01T12:30) in UTC "
+        "unless it names a zone, or how long before the newest message (7d).  [default: all]",
+    ] = None,
+    until: Annotated[
+        _Moment, "Report what came before then; forms as for --since.  [default: all]"
+    ] = None,
+    from_raw: Annotated[
+        bool, "Read the table raw with Spark, even if the state of a run is there."
+    ] = False,
+    identity: _Identity = "topic",
+    mapping: _Mapping = (),
+    master: common.Master = "local[2]",
 ) -> None:
     """Write OUT/report.html, a report of what the fleet sent.
 
@@ -539,51 +406,35 @@ def report(
     that `flatmq pipeline run` keeps in FOLDER/state; without them, Spark reads FOLDER/raw, with
     --identity and --mapping. Measured values are those of FOLDER/measurements.
     """
-    from .report import command
-    from .report.period import Period
+    from .report import command as reports
 
     end(
-        lambda: command.main(
-            out,
-            tables,
-            master,
-            identity=identity,
-            mapping=mapping,
-            period=Period(since, until),
-            from_raw=from_raw,
+        lambda: reports.main(
+            out, tables, master, identity=identity, mapping=mapping,
+            period=Period(since, until), from_raw=from_raw,
         ),
-        *command.ERRORS,
-    )
+        *reports.ERRORS,
+    )  # fmt: skip
 
 
-@pipeline.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@common_options.devices(200)
-@click.option(
-    "--real",
-    type=click.IntRange(0, 20),
-    default=1,
-    show_default=True,
-    help="Number of further boards that run in a real MicroPython.",
-)
-@click.option(
-    "--ingests",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="Number of ingest processes, which share the messages through $share.",
-)
-@common_options.seconds(click.FloatRange(3), 30.0)
-@common_options.seed(1)
-@common_options.USER
+@command(pipeline)
 def demo(
-    out: Path,
-    devices: int,
-    real: int,
-    ingests: int,
-    seconds: float,
-    seed: int,
-    user: str | None,
+    out: Annotated[Path, common.FOLDER],
+    *,
+    devices: common.Devices = 200,
+    real: Annotated[
+        int,
+        click.IntRange(0, 20),
+        "Number of further boards that run in a real MicroPython.",
+    ] = 1,
+    ingests: Annotated[
+        int,
+        click.IntRange(1, 100),
+        "Number of ingest processes, which share the messages through $share.",
+    ] = 1,
+    seconds: Annotated[common.Seconds, click.FloatRange(3)] = 30.0,
+    seed: common.Seed = 1,
+    user: common.User = None,
 ) -> None:
     """Run the whole pipeline on a simulated fleet.
 
@@ -592,11 +443,9 @@ def demo(
     """
     from ..bytecode import CompileError
     from ..fleet import ERRORS
-    from . import demo as command
+    from . import demo as demos
 
     end(
-        lambda: command.main(out, devices, real, ingests, seconds, seed, user),
-        command.DemoError,
-        CompileError,
-        *ERRORS,
-    )
+        lambda: demos.main(out, devices, real, ingests, seconds, seed, user),
+        demos.DemoError, CompileError, *ERRORS,
+    )  # fmt: skip

@@ -22,7 +22,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -475,7 +475,7 @@ def main(
     plan: Plan,
     *,
     master: str | None,
-    conf: dict[str, str],
+    conf: Mapping[str, str],
     seconds: float | None,
     metrics_port: tuple[str, int] | None = None,
 ) -> int:

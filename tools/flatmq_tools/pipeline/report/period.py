@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import NamedTuple
 
-import click
-
 from ... import durations
 
 UTC = datetime.timezone.utc
@@ -77,19 +75,3 @@ def when(text: str) -> When:
             "it must be a date such as 2026-11-01, a time such as 2026-11-01T12:30, or a duration "
             f"such as 7d, not {text!r}"
         ) from None
-
-
-class Moment(click.ParamType):
-    """An option's value as a moment."""
-
-    name = "date, time or duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> When:
-        if isinstance(value, (datetime.datetime, datetime.timedelta)):
-            return value
-        try:
-            return when(str(value))
-        except PeriodError as error:
-            self.fail(str(error), param, ctx)
