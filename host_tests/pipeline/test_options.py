@@ -30,18 +30,29 @@ FIVE = {**BASIC, "mqttVersion": "5"}
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (BASIC, {"host": "broker", "port": 1884, "tls": None, "filters": ("a/#",), "qos": 1}),
-        (BASIC, {"clean_session": False, "keep_alive": 60, "timeout": 30, "version": 4}),
-        (BASIC, {"max_offsets": None, "remarks": (), "session_expiry": None}),
-        (OF_BAHIR, {"client_id": "some-client", "qos": 2, "clean_session": True, "version": 3}),
-        (OF_BAHIR, {"username": "al", "password": "pw", "folder": Path("/log")}),
-        (OF_BAHIR, {"timeout": 7, "keep_alive": 9}),
+        (BASIC, {"host": "broker", "port": 1884, "tls": False, "filters": ("a/#",), "qos": 1}),
+        (
+            BASIC,
+            {
+                "clean_session": False,
+                "keep_alive": 60,
+                "connection_timeout": 30,
+                "mqtt_version": 4,
+            },
+        ),
+        (BASIC, {"max_offsets_per_trigger": None, "remarks": (), "mqtt_version": 4}),
+        (
+            OF_BAHIR,
+            {"client_id": "some-client", "qos": 2, "clean_session": True, "mqtt_version": 3},
+        ),
+        (OF_BAHIR, {"username": "al", "password": "pw", "local_storage": Path("/log")}),
+        (OF_BAHIR, {"connection_timeout": 7, "keep_alive": 9, "qos": 2}),
         (WITH_USER, {"username": "al@x", "password": "s3/c"}),
         ({**WITH_USER, "username": "bob"}, {"username": "bob"}),
         ({"host": "b", "filters": "a/#, b/+"}, {"filters": ("a/#", "b/+")}),
         ({"host": "b", "filters": '["a,b", "c"]'}, {"filters": ("a,b", "c")}),
         ({"host": "b", "filters": "$share/group/a/#"}, {"filters": ("$share/group/a/#",)}),
-        ({**FIVE, "sessionExpiry": "86400"}, {"version": 5, "session_expiry": 86_400}),
+        ({**FIVE, "sessionExpiry": "86400"}, {"mqtt_version": 5, "session_expiry": 86_400}),
         ({**FIVE, "SESSIONEXPIRY": "4294967295"}, {"session_expiry": 0xFFFFFFFF}),
         (FIVE, {"session_expiry": None}),
         *(
@@ -55,7 +66,7 @@ FIVE = {**BASIC, "mqttVersion": "5"}
             )
         ),
         *(
-            ({**BASIC, "mqttVersion": text}, {"version": version})
+            ({**BASIC, "mqttVersion": text}, {"mqtt_version": version})
             for text, version in (("0", 4), ("4", 4), ("3.1.1", 4), ("3.1", 3))
         ),
     ],
@@ -64,13 +75,13 @@ def test_what_options_mean(given: dict[str, str], expected: dict[str, object]) -
     settings = parse(given)
     assert {name: getattr(settings, name) for name in expected} == expected
     secure = any(str(url).startswith(("ssl", "mqtts")) for url in given.values())
-    assert (settings.tls is not None) == secure
+    assert settings.tls == secure
     assert settings.password is None or settings.password not in repr(settings)
 
 
 def test_the_same_options_have_the_same_log_and_others_another() -> None:
     other = {**BASIC, "topic": "b/#"}
-    assert parse(BASIC).folder == parse(BASIC).folder != parse(other).folder
+    assert parse(BASIC).local_storage == parse(BASIC).local_storage != parse(other).local_storage
 
 
 @pytest.mark.parametrize("name", ["maxInflight", "AUTORECONNECT", "persistence", "ssl.protocol"])
@@ -157,13 +168,13 @@ def test_a_default_gives_way_to_what_is_told_by_any_of_its_names() -> None:
     told = {**BASIC, "LOG": "/theirs", "maxRowsPerTrigger": "5"}
     for options, expected in ((told, (Path("/theirs"), 5)), (BASIC, (Path("/ours"), 9))):
         settings = parse(with_defaults(options, ours))
-        assert (settings.folder, settings.max_offsets) == expected
+        assert (settings.local_storage, settings.max_offsets_per_trigger) == expected
 
 
 def test_pins() -> None:
     settings = parse({"brokerUrl": "ssl://b", "topic": "t", "pin": f"{PIN}, sha256/{PIN}"})
-    assert settings.tls is not None
-    assert settings.tls.pins == (bytes(32), bytes(32))
+    assert settings.trust is not None
+    assert settings.trust.pins == (bytes(32), bytes(32))
 
 
 def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> None:
@@ -172,19 +183,27 @@ def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> N
     told = of_trust(given(True, file, file, file, [PIN]))
     settings = parse({"brokerUrl": "broker", "topic": "t", **told})
     assert settings.port == 8883
-    name = str(file)
-    assert settings.tls == (name, name, name, None, None, (bytes(32),))
+    trust = settings.trust
+    assert trust is not None
+    assert (trust.ca, trust.cert, trust.key, trust.pins) == (file, file, file, (bytes(32),))
     assert of_trust(None) == {}
 
 
 def test_the_options_of_the_sink() -> None:
     settings = parse_sink({"path": "tcp://al:pw@b:1884", "CHECKPOINTLOCATION": "/c", "QoS": "2"})
     assert (settings.host, settings.port, settings.username) == ("b", 1884, "al")
-    assert (settings.qos, settings.retain, settings.topic, settings.skip) == (2, False, None, True)
+    assert (settings.qos, settings.retain, settings.topic, settings.on_bad_row) == (
+        2,
+        False,
+        None,
+        "skip",
+    )
     assert (settings.patience, settings.bad_rows, settings.remarks) == (120, None, ())
     assert "pw" not in repr(settings)
     longest = {**BASIC, "topic": "t", "connectionTimeout": "0"}
-    assert parse(longest).timeout == parse_sink(longest).timeout == 65_535  # of the client
+    assert (
+        parse(longest).connection_timeout == parse_sink(longest).connection_timeout == 65_535
+    )  # of the client
     of_bahir = parse_sink({"brokerUrl": "b", "persistence": "memory", "cleanSession": "true"})
     assert of_bahir.remarks == (
         "persistence = 'memory': no effect on the sink",

@@ -16,7 +16,7 @@ from flatmq.v5.reasons import text
 from ..trust import Trust
 from . import room
 from .log import Writer
-from .options import Settings, verifying
+from .options import Settings
 from .receive import BulkClient, BulkClient5
 
 TURN_MS = 100  # a turn of a thread waits this long, at most
@@ -284,5 +284,6 @@ def by_settings(settings: Settings, log: Writer, say: Callable[[str], None]) -> 
         log, (settings.host, settings.port), settings.filters, settings.qos, settings.client_id,
         clean_session=settings.clean_session, session_expiry=settings.session_expiry,
         user=settings.username, password=settings.password, keepalive=settings.keep_alive,
-        version=settings.version, timeout=settings.timeout, tls=verifying(settings.tls), say=say,
+        version=settings.mqtt_version, timeout=settings.connection_timeout, tls=settings.trust,
+        say=say,
     )  # fmt: skip

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from flatmq import Client, MQTTError
 
 from . import refusals
-from .options import OptionError, SinkSettings, verifying
+from .options import OptionError, SinkSettings
 
 COLUMNS = {
     "topic": ("string",),
@@ -107,7 +107,7 @@ class _Writing:
         finally:
             publisher.close()
         done = publisher.done
-        if done.bad and not self._settings.skip:
+        if done.bad and self._settings.on_bad_row == "fail":
             raise PublishError(
                 f"{done.bad:,} of {done.rows:,} rows of a part cannot be published: "
                 f"{_reasons(done.kept)}; the others were published. With the option onBadRow = "
@@ -243,13 +243,15 @@ class _Publisher:
 
     def _connecting(self) -> Client:
         settings = self._settings
-        trust = verifying(settings.tls)
+        trust = settings.trust
+        assert settings.host is not None
         link = trust.link(settings.host, settings.port) if trust else None
         client = Client(
             self._id, settings.host, settings.port, user=settings.username,
-            password=settings.password, keepalive=settings.keep_alive, version=settings.version,
-            timeout=settings.timeout, tx_size=self._ring, inflight=_INFLIGHT, link=link,
-            retry_ms=100, retry_max_ms=5_000, on_dropped=self._dropped, quiet=True,
+            password=settings.password, keepalive=settings.keep_alive,
+            version=settings.mqtt_version, timeout=settings.connection_timeout,
+            tx_size=self._ring, inflight=_INFLIGHT, link=link, retry_ms=100, retry_max_ms=5_000,
+            on_dropped=self._dropped, quiet=True,
         )  # fmt: skip
         client.start()
         return client

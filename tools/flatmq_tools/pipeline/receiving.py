@@ -40,7 +40,7 @@ class Receiving:
             for remark in settings.remarks:
                 say(remark)
             segment = min(_SEGMENT, settings.log_limit // 8)
-            self._log = Writer(settings.folder, settings.log_limit, segment)
+            self._log = Writer(settings.local_storage, settings.log_limit, segment)
             try:
                 ingest = by_settings(settings, self._log, say)
                 self.service = landing.Service(

@@ -61,7 +61,7 @@ class SourceError(RuntimeError):
 class MqttSource(DataSource):
     """Messages of an MQTT broker, with the columns of `log.SCHEMA`.
 
-    `options.OPTIONS` lists the options. Errors of `options.parse` come out of `load()`.
+    `options.Settings` lists the options. Errors of `options.parse` come out of `load()`.
     """
 
     @classmethod
@@ -163,9 +163,9 @@ class BatchReader(_Reading, DataSourceReader):
         """Receive until nothing has come for `quietMs`, and say what is there then."""
         settings = self._settings
         if settings.host is None:
-            if not settings.folder.is_dir():
-                raise SourceError(f"{settings.folder}: there is no log")
-            first, after = log.bounds(settings.folder)
+            if not settings.local_storage.is_dir():
+                raise SourceError(f"{settings.local_storage}: there is no log")
+            first, after = log.bounds(settings.local_storage)
         else:
             receiver = Receiver(settings)
             try:
@@ -173,7 +173,7 @@ class BatchReader(_Reading, DataSourceReader):
                 first, after = receiver.writer.first_offset, receiver.synced()
             finally:
                 receiver.stop()
-        return ranges(settings.folder, first, after, settings.min_partitions)
+        return ranges(settings.local_storage, first, after, settings.min_partitions)
 
 
 def _end(*_: Any) -> None:
@@ -238,7 +238,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxOffsetsPerTrigger`, if it was given."""
-        most = self._settings.max_offsets
+        most = self._settings.max_offsets_per_trigger
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def latestOffset(
@@ -269,7 +269,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
         first, after = self._known(start), self._known(end)
         if first == after:
             return []
-        return ranges(self._settings.folder, first, after, self._settings.min_partitions)
+        return ranges(self._settings.local_storage, first, after, self._settings.min_partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Remove what lies before `end` from the log: Spark is done with it.
@@ -348,7 +348,7 @@ class Receiver:
 
         Raises SourceError when there is no connection within `connectionTimeout`.
         """
-        end = time.monotonic() + self._settings.timeout
+        end = time.monotonic() + self._settings.connection_timeout
         while not self._ingest.subscribed:
             self.synced()
             if time.monotonic() > end:
@@ -356,7 +356,7 @@ class Receiver:
                 raise SourceError(f"no connection to {host}:{port}: {self._ingest.error}")
             time.sleep(_STEP / 1000)
         seen, since = self.synced(), time.monotonic()
-        while time.monotonic() - since < self._settings.quiet / 1000:
+        while time.monotonic() - since < self._settings.quiet_ms / 1000:
             time.sleep(_STEP / 1000)
             if self.synced() != seen:
                 seen, since = self.synced(), time.monotonic()
@@ -379,7 +379,7 @@ def _opened(settings: Settings) -> log.Writer:
         try:
             # A segment goes when all of it was committed: several must find room.
             segment = min(_SEGMENT, settings.log_limit // 8)
-            return log.Writer(settings.folder, settings.log_limit, segment)
+            return log.Writer(settings.local_storage, settings.log_limit, segment)
         except log.LogError as error:
             in_use = isinstance(error.__cause__, OSError)
             if not in_use or time.monotonic() > end:
