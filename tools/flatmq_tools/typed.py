@@ -40,7 +40,9 @@ class Reading(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def command(group: click.Group, name: str | None = None) -> Callable[..., click.Command]:
+def command(
+    group: click.Group, name: str | None = None, **more: Any
+) -> Callable[..., click.Command]:
     """Return a decorator that adds a function to a group, with its name unless given."""
 
     def added(function: Callable[..., Any]) -> click.Command:
@@ -48,7 +50,8 @@ def command(group: click.Group, name: str | None = None) -> Callable[..., click.
             return _call(function, given)
 
         run.__doc__ = function.__doc__
-        return group.command(name or function.__name__, params=[*_parameters(function)])(run)
+        parameters = [*_parameters(function)]
+        return group.command(name or function.__name__, params=parameters, **more)(run)
 
     return added
 

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline.tables import of
 
+from .processes import rows
+
 READERS = ("deltalake", "Spark")
 
 
@@ -35,13 +37,12 @@ class Tables:
 
     def landed(self, table: str = "raw") -> int:
         """Return the number of rows in a table."""
-        name = of(self._out, table)
-        return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0
+        return rows(of(self._out, table))
 
     def numbers(self) -> set[int]:
         """Return the numbers of the messages in raw."""
-        rows = DeltaTable(of(self._out, "raw")).to_pyarrow_table(columns=["payload"])
-        return {_number(payload) for payload in rows["payload"].to_pylist()}
+        raw = DeltaTable(of(self._out, "raw")).to_pyarrow_table(columns=["payload"])
+        return {_number(payload) for payload in raw["payload"].to_pylist()}
 
     def measured(self) -> set[int]:
         """Return the numbers of the messages in measurements."""
@@ -59,13 +60,13 @@ class Tables:
         counts = {}
         again = 0
         for table, columns in (("raw", ["payload", "offset"]), ("measurements", ["seq"])):
-            for reader, rows in self._read(table, columns, spark).items():
+            for reader, found in self._read(table, columns, spark).items():
                 if table == "raw":
-                    numbers = [_number(payload) for payload in rows["payload"].to_pylist()]
-                    rows_twice = _twice(rows["offset"].to_pylist())
+                    numbers = [_number(payload) for payload in found["payload"].to_pylist()]
+                    rows_twice = _twice(found["offset"].to_pylist())
                     again = max(again, _twice(numbers) - rows_twice)
                 else:
-                    numbers = rows["seq"].to_pylist()
+                    numbers = found["seq"].to_pylist()
                     rows_twice = _twice(numbers)
                 missing = len(wanted.difference(numbers))
                 counts[f"{table}: {reader}"] = Count(missing, rows_twice)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+from deltalake import DeltaTable
 
 _LOOK = 0.1  # s
 _TAIL = 60  # lines
@@ -19,6 +20,12 @@ _TAIL = 60  # lines
 
 class CommandError(RuntimeError):
     """A command has ended, or does not do what it should; the text has what it said."""
+
+
+def rows(table: Path | str) -> int:
+    """Return the number of rows of a table; 0 if it does not exist yet."""
+    name = str(table)
+    return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0
 
 
 def family(pid: int) -> list[int]:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,7 +31,7 @@ from flatmq_tools.pipeline.run import Plan, Run
 from flatmq_tools.pipeline.session import session
 from flatmq_tools.pipeline.source import MqttSource, StreamReader
 
-from ..processes import Command
+from ..processes import Command, rows
 from .figures import BenchError, Figure
 from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load
 from .paho_ingest import PahoIngest
@@ -97,11 +96,6 @@ def _part(command: str) -> str:
     return "driver"
 
 
-def _rows(table: str) -> int:
-    """Return how many rows a table has."""
-    return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(table) else 0
-
-
 def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> Figure:
     """Measure from `start` until the table has `count` rows.
 
@@ -109,7 +103,7 @@ def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> 
     """
     parts, since = _Parts(), time.monotonic()
     check = start()
-    while (have := _rows(str(table))) < count:
+    while (have := rows(table)) < count:
         check()
         if time.monotonic() - since > PATIENCE:
             raise BenchError(f"{have} of {count} rows in {table} after {PATIENCE} s")

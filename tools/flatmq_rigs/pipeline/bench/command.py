@@ -71,7 +71,7 @@ def measure(
             if name in receivers.FROM_BROKER:
                 # A new one each time: none is slowed down by what another one left.
                 with broker.mosquitto(extra=MOSQUITTO) as server:
-                    load(server, count, 5 if name == "flatmq-5" else 4)
+                    load(server, count)
                     figures.append(_receiver(name, server, count))
             else:
                 figures.append(_receiver(name, None, count))

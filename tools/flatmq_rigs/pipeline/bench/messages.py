@@ -64,19 +64,17 @@ def fill(log: Writer, count: int) -> None:
     log.sync()
 
 
-def load(server: Broker, count: int, version: int = 4) -> None:
+def load(server: Broker, count: int) -> None:
     """Have the broker keep this many messages for CLIENT_ID, at QoS 1."""
     due = _patience("the broker does not take the messages")
-    session = Client(CLIENT_ID, server.host, server.port, clean_session=False, version=version)
+    session = Client(CLIENT_ID, server.host, server.port, clean_session=False)
     asked = session.subscribe(FILTER, lambda _: None, 1)
     session.connect()
     while not asked.granted:
         session.poll(10)
         due()
     session.disconnect()
-    publisher = Client(
-        "bench-publisher", server.host, server.port, tx_size=1 << 19, inflight=255, version=version
-    )
+    publisher = Client("bench-publisher", server.host, server.port, tx_size=1 << 19, inflight=255)
     publisher.connect()
     for i in range(count):
         while publisher.publish(topic(i), payload(i), 1) is None:

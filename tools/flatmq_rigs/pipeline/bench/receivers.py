@@ -19,10 +19,10 @@ from .messages import CLIENT_ID, FILTER, PATIENCE, fill, stream
 _CHUNK = 32 * 1024
 
 
-def flatmq(host: str, port: int, folder: Path, count: int, version: int = 4) -> Figure:
+def flatmq(host: str, port: int, folder: Path, count: int) -> Figure:
     """The ingest."""
     with Writer(folder) as log:
-        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID, version=version)
+        ingest = Ingest(log, (host, port), [FILTER], client_id=CLIENT_ID)
         watch = Watch()
         ingest.start()
         while log.synced < count:
@@ -105,7 +105,6 @@ def landing(_host: str, _port: int, folder: Path, count: int) -> Figure:
 
 RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
     "flatmq": flatmq,
-    "flatmq-5": partial(flatmq, version=5),
     "paho": paho,
     "memory": memory,
     "memory-5": partial(memory, version=5),
@@ -113,13 +112,12 @@ RECEIVERS: dict[str, Callable[[str, int, Path, int], Figure]] = {
 }
 LABELS = {
     "flatmq": "the ingest, from the broker to its log",
-    "flatmq-5": "the same in MQTT 5",
     "paho": "as flatmq, with paho-mqtt",
     "memory": "as flatmq, of bytes that are in memory: no broker, and no network",
     "memory-5": "the same in MQTT 5",
     "landing": "the log to the table raw",
 }
-FROM_BROKER = ("flatmq", "flatmq-5", "paho")
+FROM_BROKER = ("flatmq", "paho")
 
 
 if __name__ == "__main__":
