@@ -59,10 +59,8 @@ def table(tmp_path: Path) -> Table:
 
 
 @pytest.fixture
-def on_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
-    with store() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
+def on_s3() -> Iterator[Table]:
+    with store():
         yield Table(f"s3://{BUCKET}/a/table")
 
 

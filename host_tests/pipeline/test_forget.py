@@ -21,15 +21,15 @@ from flatmq_tools.pipeline.in_use import INGEST, InUse, InUseError
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.open_windows import Store as Windows
 from flatmq_tools.pipeline.open_windows import step
+from flatmq_tools.pipeline.run import Plan
 from packets import build
 from pipeline.landed import count, land, read
 from pipeline.messages import Message, pack
 from pipeline.mqtt import broker, publish, until
+from pipeline.started import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from flatmq_tools.pipeline.run import Run
 
 GONE = "lamp-4711"
 KEPT = ("oven", "lamp-47")
@@ -74,24 +74,14 @@ def _with_name(folder: Path) -> list[str]:
     return found
 
 
-def _run(spark: SparkSession, out: Path, address: str) -> Run:
-    from flatmq_tools.pipeline.run import Plan, Run
-
-    source = {"brokerUrl": address, "topic": "dev/#"}
-    running = Run(spark, Plan(out, source, trigger=0.3))
-    until(lambda: (out / "log" / "subscribed.json").exists() or running.look())
-    return running
-
-
 def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     tables = ("raw", "measurements", "dead_letters", "health", "gaps", "devices")
     with broker() as there:
-        running = _run(spark, tmp_path, there.address)
         first = _messages(1)
-        publish(there, first)
-        until(lambda: running.look() or count(tmp_path / "measurements") == 9)
-        running.finish()
-        running.stop()
+        with started(spark, Plan(tmp_path), there) as running:
+            publish(there, first)
+            until(lambda: running.look() or count(tmp_path / "measurements") == 9)
+            running.finish()
         before = {name: _others(tmp_path / name) for name in tables}
         assert len(_with_name(tmp_path)) > 5, "the search finds it"
 
@@ -107,12 +97,11 @@ def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path
         before = {name: _others(tmp_path / name) for name in tables}
         assert _forget(GONE, tmp_path) == (1, f"{GONE} is nowhere in {tmp_path}".replace("\n", ""))
 
-        running = _run(spark, tmp_path, there.address)
         second = _messages(2)
-        publish(there, second)
-        until(lambda: running.look() or count(tmp_path / "measurements") == 3 + 9)
-        running.finish()
-        running.stop()
+        with started(spark, Plan(tmp_path), there) as running:
+            publish(there, second)
+            until(lambda: running.look() or count(tmp_path / "measurements") == 3 + 9)
+            running.finish()
     assert count(tmp_path / "raw") == len(first) - 12 + len(second)
     rows = read(tmp_path / "measurements")
     measured = [(row["device"], row["boot"], row["seq"]) for row in rows]

@@ -6,10 +6,6 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,15 +17,15 @@ from pyspark.sql.types import LongType, StructField, StructType
 import sizes
 from flatmq import Client
 from flatmq_rigs.pipeline.object_store import BUCKET, store
+from flatmq_rigs.pipeline.processes import Command
 from flatmq_tools import broker, ports, senml
 from flatmq_tools.pipeline import durable, log
 from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.landing import Landing, LandingError
 from observer import Observer
-from pipeline.mqtt import UNLIMITED
+from pipeline.mqtt import PATIENCE, UNLIMITED
 from pipeline.survive import PREPARED, batch, fill, points, prepared
 
-PATIENCE = 120
 STEP = 1 if sizes.whole() else 7  # lines from a kill to the next one
 
 
@@ -76,11 +72,9 @@ def test_several_ingests_land_in_one_table(tmp_path: Path) -> None:
     assert landed(tmp_path / "out").num_rows == 20
 
 
-def test_a_target_that_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_is_no_folder(tmp_path: Path) -> None:
     prepared(tmp_path / "log")
-    with log.Writer(tmp_path / "log") as writer, store() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
+    with log.Writer(tmp_path / "log") as writer, store():
         writer.rotate()
         out = f"s3://{BUCKET}/tables"
         assert Landing(writer, out).land() == PREPARED
@@ -140,47 +134,20 @@ def test_tables_of_an_earlier_edition_are_left_alone(tmp_path: Path) -> None:
 # The command
 
 
-class Service:
+class Service(Command):
     """`flatmq pipeline ingest` in a process of its own."""
 
     def __init__(self, server: broker.Broker, folder: Path, *options: str) -> None:
         self.out = folder / "out"
         self.log = folder / "log"
-        self._command = [
-            sys.executable, "-m", "flatmq_tools.cli", "pipeline", "ingest", server.address,
-            str(self.out), "--log", str(self.log), "--every", "0.2", *options,
-        ]  # fmt: skip
-        self._env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            self._command, env=self._env, stderr=subprocess.PIPE, text=True
-        )
-
-    def kill(self) -> None:
-        self.process.kill()
-        assert self.process.communicate() and self.process.returncode == -signal.SIGKILL
-
-    def stop(self) -> str:
-        """End it in good order; what it has said."""
-        self.process.terminate()
-        said = self.process.communicate(timeout=PATIENCE)[1]
-        assert self.process.returncode == 0, said
-        return str(said)
+        super().__init__(
+            folder / "ingest.txt", "ingest", server.address, self.out, "--log", self.log,
+            "--every", "0.2", *options,
+        )  # fmt: skip
 
     def received(self) -> int:
         """Return how many messages the service has received, in all its lives."""
         return log.bounds(self.log)[1]
-
-    def until(self, done: Callable[[], object], *turns: Callable[[], object]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not done():
-            assert time.monotonic() < end
-            if self.process.poll() is not None:
-                pytest.fail(str(self.process.communicate()[1]))
-            for turn in turns:
-                turn()
 
 
 def test_sigkill_while_messages_come(tmp_path: Path) -> None:
@@ -207,25 +174,25 @@ def test_sigkill_while_messages_come(tmp_path: Path) -> None:
         "--mqtt-version", "5", "--session-expiry", "3600",
     )  # fmt: skip
     # From the first SUBSCRIBE on the broker keeps what is for it.
-    service.until((service.log / "subscribed.json").exists)
+    service.until((service.log / "subscribed.json").exists, PATIENCE)
     for _ in range(4 if sizes.whole() else 2):
         before = service.received()
-        service.until(lambda: service.received() > before, publish)  # noqa: B023
+        service.until(lambda: publish() or service.received() > before, PATIENCE)  # noqa: B023
         for _ in range(chance.randrange(60)):
             publish()
-        service.kill()
+        service.stop()
         publish()
         service.start()
-    service.until(lambda: not publisher.pending, publisher.poll)
+    service.until(lambda: publisher.poll(1) is None or not publisher.pending, PATIENCE)
 
     def numbers() -> list[int]:
         return [int(payload) for payload in landed(service.out)["payload"].to_pylist()]
 
-    service.until(lambda: len(set(numbers())) == sent, lambda: time.sleep(0.1))
-    said = service.stop()
+    service.until(lambda: len(set(numbers())) == sent, PATIENCE)
+    service.end(PATIENCE)
     publisher.disconnect()
     table = landed(service.out)
-    assert table["offset"].to_pylist() == list(range(table.num_rows)), said
+    assert table["offset"].to_pylist() == list(range(table.num_rows)), service.words()
     # The broker sends again what was not acknowledged: the number in the payload shows it.
     found = [int(payload) for payload in table["payload"].to_pylist()]
     assert sorted(set(found)) == list(range(sent))
@@ -243,9 +210,10 @@ def test_what_it_tells_of_itself(tmp_path: Path) -> None:
         def told() -> list[dict]:
             return landed(service.out).to_pylist()
 
-        service.until(lambda: sum(m["topic"] == "dev/ingest-1/telemetry" for m in told()) >= 2)
-        said = service.stop()
-        assert f"receiving from {server.address} into {service.out}" in said
+        telemetry = "dev/ingest-1/telemetry"
+        service.until(lambda: sum(m["topic"] == telemetry for m in told()) >= 2, PATIENCE)
+        service.end(PATIENCE)
+        assert f"receiving from {server.address} into {service.out}" in service.words()
         status = [m["payload"] for m in told() if m["topic"] == "dev/ingest-1/status"]
         assert status[0] == b"online"
         packs = [senml.resolve(m["payload"]) for m in told() if m["topic"].endswith("telemetry")]
@@ -254,19 +222,17 @@ def test_what_it_tells_of_itself(tmp_path: Path) -> None:
         assert values[1]["ingest-1/ingest/received"] >= 2
         assert values[1]["ingest-1/ingest/connects"] == 1
         service.start()
-        service.until(lambda: [m["payload"] for m in told()].count(b"offline"))
+        service.until(lambda: [m["payload"] for m in told()].count(b"offline"), PATIENCE)
         # It disconnected, so the broker did not publish its will.
-        service.until(lambda: len(others.messages) >= 3)
+        service.until(lambda: len(others.messages) >= 3, PATIENCE)
         assert others.payloads("dev/ingest-1/status") == [b"online", b"offline", b"online"]
-        service.kill()
+        service.stop()
 
 
 def test_a_broker_that_is_not_there_yet(tmp_path: Path) -> None:
     port = ports.free_port()
     service = Service(broker.Broker("127.0.0.1", port), tmp_path, "--filter", "t")
-    assert service.process.stderr
-    while "no connection" not in service.process.stderr.readline():
-        assert service.process.poll() is None
+    service.until(lambda: "no connection" in service.words(), PATIENCE)
     with broker.mosquitto(port=port):
-        service.until((service.log / "subscribed.json").exists)
-        service.stop()
+        service.until((service.log / "subscribed.json").exists, PATIENCE)
+        service.end(PATIENCE)

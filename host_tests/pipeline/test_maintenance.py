@@ -20,8 +20,10 @@ from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import cli, delta, maintenance
 from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.maintenance import Maintenance
+from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import count, land_boards
 from pipeline.mqtt import until
+from pipeline.started import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,10 +178,8 @@ def test_old_entries_of_the_log_go_once_they_were_read(tmp_path: Path) -> None:
     assert _read(tmp_path, offset) == [8, 9]
 
 
-def test_tables_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    with store() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
+def test_tables_of_an_object_store() -> None:
+    with store():
         out = f"s3://{BUCKET}/out"
         for number, at in enumerate((OLD, NOW, NOW)):
             _add(out, number, at)
@@ -223,16 +223,13 @@ def test_what_is_refused(arguments: list[str], said: str) -> None:
 def test_a_run_removes_old_days_and_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flatmq_tools.pipeline.run import Plan, Run
-
     monkeypatch.setattr(maintenance, "FIRST", 0.0)
     monkeypatch.setattr(maintenance, "EVERY", 0.0)
     out, now = tmp_path / "out", time.time_ns() // 1000
     land_boards(out, 5, tmp_path / "old", now - 10 * 86_400 * 1_000_000)
     lines: list[str] = []
     plan = Plan(out, jobs=["measurements"], trigger=0.3, keep=86_400.0)
-    running = Run(spark, plan, lines.append)
-    try:
+    with started(spark, plan, say=lines.append) as running:
         until(lambda: running.look() or running.rows == 5)
         # All but three of these are copies, also of what is no longer there.
         for messages in (8, 3):
@@ -240,7 +237,5 @@ def test_a_run_removes_old_days_and_goes_on(
         until(lambda: running.look() or running.rows == 16)
         until(lambda: running.look() or count(out / "measurements") == 3)
         running.finish()
-    finally:
-        running.stop()
     assert count(out / "raw") == 11
     assert any(line.startswith("removed 1 day before ") for line in lines)

@@ -13,10 +13,11 @@ from flatmq_tools.cli import main
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.report import from_raw
-from flatmq_tools.pipeline.run import Plan, Run
+from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import read
 from pipeline.messages import START, Message, at, frame, reading
 from pipeline.mqtt import broker, publish, until
+from pipeline.started import started
 from pipeline.test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
 
 if TYPE_CHECKING:
@@ -153,19 +154,16 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     names = [*NAMES, "sparkplug-b"]
     with broker() as there:
-        source = {"brokerUrl": there.address, "topic": "#"}
         bounds = measurements.Bounds(behind=1e10)  # the messages are of a day in 2026
         jobs = ("measurements",)
-        plan = Plan(tmp_path, source, jobs=jobs, trigger=0.1, mapping=names, bounds=bounds)
-        running = Run(spark, plan)
-        until(lambda: (tmp_path / "log" / "subscribed.json").exists() or running.look())
+        plan = Plan(tmp_path, {"topic": "#"}, jobs=jobs, mapping=names, bounds=bounds)
         sent = [*((m.topic, m.payload) for m in FLEET), (BORN, DBIRTH)]
-        # The last is in a batch of its own, after the one that names its alias.
-        for messages, count in ((sent, len(sent)), ([(DEVICE, BY_ALIAS)], len(sent) + 1)):
-            publish(there, messages)
-            until(lambda: running.look() or running.rows >= count)  # noqa: B023
-        running.finish()
-        running.stop()
+        with started(spark, plan, there) as running:
+            # The last is in a batch of its own, after the one that names its alias.
+            for messages, count in ((sent, len(sent)), ([(DEVICE, BY_ALIAS)], len(sent) + 1)):
+                publish(there, messages)
+                until(lambda: running.look() or running.rows >= count)  # noqa: B023
+            running.finish()
     table = read(tmp_path / "measurements")
     pump = "Plant/Line1/Pump"
     temperatures = [r["value"] for r in table if r["quantity"] == "Temperature"]

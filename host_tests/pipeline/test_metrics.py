@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -12,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flatmq_tools import ports
 from flatmq_tools.pipeline.metrics import MetricsError, address, served
-from pipeline.mqtt import broker, publish
+from pipeline.mqtt import PATIENCE, broker, publish
 from pipeline.test_landing import Service
 
 
@@ -60,13 +59,11 @@ def test_an_ingest(tmp_path: Path) -> None:
     options = ["--filter", "dev/#", "--limit", "7", "--metrics-port", str(port)]
     with broker() as there:
         service = Service(there, tmp_path, *options)
-        service.until((service.log / "subscribed.json").exists)
+        service.until((service.log / "subscribed.json").exists, PATIENCE)
         assert scraped(port)["flatmq_ingest_messages_received_total"] == 0
         publish(there, [("dev/a/telemetry", b"x" * 100)] * 25)
-        service.until(
-            lambda: scraped(port)["flatmq_ingest_messages_landed_total"] == 25,
-            lambda: time.sleep(0.05),
-        )
+        landed = "flatmq_ingest_messages_landed_total"
+        service.until(lambda: scraped(port)[landed] == 25, PATIENCE)
         found = scraped(port)
         assert found["flatmq_ingest_messages_received_total"] == 25
         assert 1 <= found["flatmq_ingest_commits_total"] <= 25
@@ -76,4 +73,4 @@ def test_an_ingest(tmp_path: Path) -> None:
         assert (found["flatmq_ingest_connected"], found["flatmq_ingest_paused"]) == (1, 0)
         with socket.socket() as outside:  # loopback alone
             assert outside.connect_ex(("127.0.0.2", port)) != 0
-        service.stop()
+        service.end(PATIENCE)

@@ -16,9 +16,10 @@ from deltalake import DeltaTable
 from flatmq_rigs.pipeline.bench.messages import payload
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import cli
-from flatmq_tools.pipeline.run import Plan, Run
+from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import count, land_boards
 from pipeline.mqtt import until
+from pipeline.started import started
 from pipeline.typed_here import shared
 
 if TYPE_CHECKING:
@@ -39,12 +40,9 @@ def test_each_message_is_there_once(
     state, jobs = tmp_path / "state", ("measurements", "health")
     with store() as environment, shared(spark, monkeypatch, environment):
         land_boards(OUT, COUNT, tmp_path / "log")
-        running = Run(spark, Plan(state, url=OUT, jobs=jobs, trigger=0))
-        try:
+        with started(spark, Plan(state, url=OUT, jobs=jobs, trigger=0)) as running:
             until(lambda: running.look() or count(f"{OUT}/measurements") == COUNT)
             running.finish()
-        finally:
-            running.stop()
         assert Counter(_column("raw", "payload")) == Counter((payload(i),) for i in range(COUNT))
         assert {*Counter(_column("measurements", "device", "seq")).values()} == {1}
         assert count(f"{OUT}/health") == count(f"{OUT}/devices") == 200

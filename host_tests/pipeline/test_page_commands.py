@@ -226,15 +226,12 @@ AT_WORK = COMMANDS if sizes.whole() else [words for words in COMMANDS if words[2
 
 
 @pytest.mark.parametrize("words", sizes.one_each(AT_WORK, lambda words: words[2]), ids=" ".join)
-def test_it_runs(
-    words: tuple[str, ...], desk: Desk, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_runs(words: tuple[str, ...], desk: Desk, made: Path) -> None:
     with contextlib.ExitStack() as stack:
         if "spark://master:7077" in words:
             desk.master = stack.enter_context(cluster(desk.folder))
         if "s3://" in " ".join(words):
-            for name, value in stack.enter_context(store()).items():
-                monkeypatch.setenv(name, value)
+            stack.enter_context(store())
         typed_words = tuple(map(desk.word, words))
         if words[2] not in READERS:
             desk.type(*typed_words, ready=_until(desk, typed_words))

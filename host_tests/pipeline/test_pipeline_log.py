@@ -22,7 +22,7 @@ import sizes
 from flatmq_tools.pipeline import log
 from packets import build
 from packets.properties import Id
-from pipeline.survive import points
+from pipeline.survive import batch, points
 
 TIME = 1_700_000_000_123_456
 
@@ -34,14 +34,6 @@ def quick_disk() -> Iterator[None]:
         patch.setattr(log, "_sync", lambda _: None)
         patch.setattr(log, "sync_folder", lambda _: None)
         yield
-
-
-def batch(first: int, count: int) -> bytes:
-    """Return PUBLISH packets, each of which contains its offset."""
-    return b"".join(
-        peer.publish(b"t/%d" % (i % 3), b"%d" % i, qos=i % 3, pid=i % 65535 + 1, retain=i % 2 > 0)
-        for i in range(first, first + count)
-    )
 
 
 def append(writer: log.Writer, count: int) -> None:

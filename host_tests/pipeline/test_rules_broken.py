@@ -16,9 +16,11 @@ from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.landing import Landing
+from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import read
 from pipeline.messages import pack
 from pipeline.mqtt import PATIENCE, publish, until
+from pipeline.started import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,18 +105,13 @@ def test_each_has_its_reason_and_its_bytes(spark: SparkSession, tmp_path: Path) 
 def test_a_run_makes_properties_that_break_a_rule_a_dead_letter(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from flatmq_tools.pipeline.run import Plan, Run
-
     out = tmp_path / "out"
     with log.Writer(tmp_path / "log") as writer:
         writer.append(message(5, b"dev/a/telemetry", pack("a", 1, 1), TWICE), 1, 0, 5)
         writer.rotate()
         Landing(writer, str(out)).land()
-    running = Run(spark, Plan(out, jobs=["measurements"], trigger=0.3))
-    try:
+    with started(spark, Plan(out, jobs=["measurements"], trigger=0.3)) as running:
         until(lambda: running.look() or running.rows == 1)
         running.finish()
-    finally:
-        running.stop()
     assert [row["reason"] for row in read(out / "dead_letters")] == ["properties: not valid"]
     assert read(out / "measurements") == []

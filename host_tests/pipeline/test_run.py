@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,26 +25,12 @@ from flatmq_tools.pipeline.run import Plan, Run, RunError
 from pipeline.landed import count, land_boards, read
 from pipeline.messages import START, pack
 from pipeline.mqtt import PATIENCE, broker, publish, until
+from pipeline.started import started
 from pipeline.test_metrics import scraped
 from pipeline.typed_here import shared, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@contextlib.contextmanager
-def started(spark: SparkSession, there: Broker | None, plan: Plan) -> Iterator[Run]:
-    """A run, which is stopped at the end; it has subscribed if it is of a broker."""
-    if there is not None:
-        plan.source.update(brokerUrl=there.address, topic="dev/#")
-        plan.trigger = 0.3
-    running = Run(spark, plan)
-    try:
-        subscribed = plan.out / "log" / "subscribed.json"
-        until(lambda: there is None or running.look() or subscribed.exists())
-        yield running
-    finally:
-        running.stop()
 
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:
@@ -62,7 +46,7 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
     timed["future"] = [pack("future", 1, 1, now + 73 * 365 * 86_400)]
     with (
         broker() as there,
-        started(spark, there, Plan(tmp_path)) as running,
+        started(spark, Plan(tmp_path), there) as running,
         served(("127.0.0.1", port), running.metrics),
     ):
         sent = [_pack("a", n) for n in (1, 2, 4)] + [_pack("b", n) for n in (1, 1, 2)]
@@ -125,9 +109,8 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
     land_boards(tmp_path, 5, tmp_path / "log")
     [file] = (tmp_path / "raw").glob("day=*/*.parquet")
     file.write_bytes(b"PAR1 and no end")
-    running = Run(spark, Plan(tmp_path, jobs=["measurements"]))
-    until(lambda: running.look() or running.failed)
-    running.stop()
+    with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
+        until(lambda: running.look() or running.failed)
     assert "the job measurements has failed" in running.failed and "Parquet" in running.failed
 
 
@@ -144,7 +127,7 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
 
         broken.setattr(run.measurements, "in_time", fail)
         plan = Plan(tmp_path, jobs=["measurements"])
-        with started(spark, there, plan) as running:
+        with started(spark, plan, there) as running:
             running.say = said.append
             publish(there, [_pack("a", n) for n in range(3)])
             until(lambda: running.look() or len(said) >= 3)
@@ -163,7 +146,7 @@ def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
     plan = Plan(tmp_path, jobs=["measurements", "windows", "health"])
 
     def ran() -> None:
-        with started(spark, None, plan) as running:
+        with started(spark, plan) as running:
             until(lambda: running.look() or count(tmp_path / "measurements") == 25)
             running.finish()
 
@@ -188,7 +171,7 @@ def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> N
 
     def more(there: Broker, rows: int, *sent: tuple[str, bytes]) -> int:
         """Run until there are so many rows; return how many messages are said to be more."""
-        with started(spark, there, plan) as running:
+        with started(spark, plan, there) as running:
             publish(there, sent)
             until(lambda: running.look() or count(measured) >= rows)
             running.finish()
@@ -212,7 +195,7 @@ def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
     monkeypatch.setattr(delta, "_ROWS", 10)
     monkeypatch.setattr(delta_batches.follow, "__defaults__", (10, delta_batches.BYTES, None))
     land_boards(tmp_path, 25, tmp_path / "log")
-    with started(spark, None, Plan(tmp_path, jobs=["measurements"])) as running:
+    with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
         until(lambda: running.look() or count(tmp_path / "measurements") == 25)
         land_boards(tmp_path, 7, tmp_path / "log")
         until(lambda: running.look() or running.rows == 32)
@@ -247,7 +230,7 @@ def test_a_query_whose_worker_starts_too_slowly_is_started_again(
     busy.start()
     land_boards(tmp_path, 5, tmp_path / "log")
     try:
-        with started(spark, None, Plan(tmp_path, jobs=["measurements"])) as running:
+        with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
             until(lambda: running.look() or count(tmp_path / "measurements") == 5)
         busy.join()
         assert held

@@ -16,9 +16,10 @@ import pytest
 from pyspark import SparkContext
 
 from flatmq_rigs.pipeline.processes import Command
-from flatmq_tools.pipeline.run import Plan, Run
+from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import count, land_boards, read
 from pipeline.mqtt import PATIENCE, broker, publish, until
+from pipeline.started import started
 from pipeline.typed_here import shared, typed
 
 if TYPE_CHECKING:
@@ -105,15 +106,12 @@ def test_run_pauses_while_the_disk_is_full(
 ) -> None:
     out, said = small / "out", list[str]()
     with broker() as there:
-        source = {"brokerUrl": there.address, "topic": "dev/#"}
-        plan = Plan(out, source, jobs=["measurements"], trigger=0.3)
-        running = Run(spark, plan, said.append)
+        plan = Plan(out, jobs=["measurements"])
+        with started(spark, plan, there, said.append) as running:
 
-        def wait(ready: Callable[[], bool]) -> None:
-            until(lambda: running.look() or ready())
+            def wait(ready: Callable[[], bool]) -> None:
+                until(lambda: running.look() or ready())
 
-        try:
-            wait((out / "log" / "subscribed.json").exists)
             publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
             wait(lambda: len(offsets(out)) == 100)
             filler = fill(small)
@@ -123,8 +121,6 @@ def test_run_pauses_while_the_disk_is_full(
             wait(lambda: str(said).count("going on") == str(said).count("paused"))
             wait(lambda: count(out / "measurements") >= MANY - 1)
             running.finish()
-        finally:
-            running.stop()
     assert 1 <= str(said).count("paused") == str(said).count("going on") <= 2, said
     found = offsets(out)
     assert sorted(found) == list(range(len(found)))

@@ -279,10 +279,7 @@ class _Stage:
         """Start a store, and return the URL of a folder in it."""
         from .object_store import BUCKET, store
 
-        there = self._stack.enter_context(store())
-        before = {name: os.environ.get(name) for name in there}
-        self._stack.callback(_restore, before)
-        os.environ.update(there)
+        self._stack.enter_context(store())
         return f"s3://{BUCKET}/crash"
 
     def _program(self, *arguments: str) -> _Program:
@@ -369,14 +366,6 @@ class _Stage:
 
     def close(self) -> None:
         self._stack.close()
-
-
-def _restore(environment: dict[str, str | None]) -> None:
-    for name, value in environment.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def run(

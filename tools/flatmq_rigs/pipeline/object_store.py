@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from unittest import mock
 
 import boto3
 
@@ -24,7 +26,10 @@ server.serve_forever()
 
 @contextlib.contextmanager
 def store() -> Iterator[dict[str, str]]:
-    """Yield the environment variables of the store's users. It has one bucket, which is empty."""
+    """Set the environment variables of the store's users in the block, and yield them.
+
+    The store has one bucket, which is empty.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", _SERVER],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -35,11 +40,13 @@ def store() -> Iterator[dict[str, str]]:
             access = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
             client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **access)
             client.create_bucket(Bucket=BUCKET)
-            yield {
+            variables = {
                 "AWS_ENDPOINT_URL": url,
                 "AWS_ALLOW_HTTP": "true",
                 "AWS_REGION": "us-east-1",
                 **{name.upper(): value for name, value in access.items()},
             }
+            with mock.patch.dict(os.environ, variables):
+                yield variables
         finally:
             server.kill()
