@@ -26,7 +26,7 @@ from flatmq_tools import broker, emulate
 from flatmq_tools.address import AddressError, address
 from flatmq_tools.emulate import archive, network, qemu_program
 from flatmq_tools.emulate.order import Order
-from flatmq_tools.remote import RemoteError
+from flatmq_tools.typed import is_ours
 
 from .desk import DeskError
 from .suite import HOME, MOUNTED, Suite, Where
@@ -165,7 +165,9 @@ def run(
 
             suite = make(surroundings, say, wrote)
             suite.run()
-    except (RemoteError, DeskError, UsageError, *emulate.ERRORS) as error:
+    except Exception as error:
+        if not isinstance(error, (DeskError, UsageError)) and not is_ours(error):
+            raise
         console.print(f"Error: {error}", markup=False, highlight=False)
         return 2
     return report(suite, console)

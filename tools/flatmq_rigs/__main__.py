@@ -14,7 +14,6 @@ from typing import Annotated, Literal, NoReturn
 import click
 
 from flatmq_tools import common_options as common
-from flatmq_tools.ending import end
 from flatmq_tools.typed import command
 
 from . import rig_options as rig
@@ -67,16 +66,11 @@ def bench(
     quick: Annotated[bool, "Measure briefly and print; write no results."] = False,
     strict: rig.Strict = False,
     results: rig.Results = Path("docs/results.md"),
-) -> None:
+) -> int:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as benches
 
-    end(
-        lambda: benches.main(
-            rounds=rounds, only=only, quick=quick, strict=strict, results=results
-        ),
-        benches.BenchError,
-    )  # fmt: skip
+    return benches.main(rounds=rounds, only=only, quick=quick, strict=strict, results=results)
 
 
 @command(main)
@@ -101,24 +95,18 @@ def soak(
         "Heap of MicroPython in KB.  [default: the smallest in which the link works]",
     ] = None,
     results: rig.Results = None,
-) -> None:
+) -> int:
     """Count numbered messages over a failing link.
 
     --messages are sent in each direction, a third of them at each QoS, to a mosquitto on
     loopback.
     """
-    from flatmq_tools.bytecode import CompileError
-
     from . import soak as soaks
-    from .links import LinkError
 
     count = messages or (1_000_000 if link == "tcp" else 200_000)
-    end(
-        lambda: soaks.main(
-            count, link=link, mean=kilobytes * 1000, document=results, seed=seed, heap=heap
-        ),
-        soaks.SoakError, soaks.PeerError, LinkError, CompileError,
-    )  # fmt: skip
+    return soaks.main(
+        count, link=link, mean=kilobytes * 1000, document=results, seed=seed, heap=heap
+    )
 
 
 @command(main)
@@ -128,24 +116,22 @@ def powercut(
     every: Annotated[
         int, click.IntRange(1, 100), "Cut a second time only after every Nth first cut."
     ] = 1,
-) -> None:
+) -> int:
     """Cut the power of a spool at every write to its flash.
 
     Measures the wear of the flash too.
     """
     from . import powercut as cuts
 
-    end(lambda: cuts.main(results, every), cuts.PowerCutError)
+    return cuts.main(results, every)
 
 
 @command(main)
-def size(*, results: rig.Results = None) -> None:
+def size(*, results: rig.Results = None) -> int:
     """Measure the memory of a client, and its start."""
-    from flatmq_tools.bytecode import CompileError
-
     from . import size as sizes
 
-    end(lambda: sizes.main(results), CompileError, sizes.SizeError)
+    return sizes.main(results)
 
 
 @command(main, "pipeline-bench")
@@ -161,19 +147,17 @@ def pipeline_bench(
     ] = (),
     strict: rig.Strict = False,
     results: rig.Results = None,
-) -> None:
+) -> int:
     """Measure the pipeline and its parts.
 
     The same run measures paho-mqtt, and the most that this machine can do.
     """
     _need_the_pipeline()
-    from flatmq_tools.pipeline.java import JavaError
 
     from .pipeline.bench import command as benches
-    from .pipeline.bench.figures import BenchError
 
     _need_known(only, benches.PARTS)
-    end(lambda: benches.main(messages, rounds, only, strict, results), BenchError, JavaError)
+    return benches.main(messages, rounds, only, strict, results)
 
 
 @command(main)
@@ -187,20 +171,16 @@ def crash(
     ] = (),
     seed: common.NewSeed = None,
     results: rig.Results = None,
-) -> None:
+) -> int:
     """Kill parts of the pipeline at work.
 
     Counts what is missing from the tables, or in them twice.
     """
     _need_the_pipeline()
-    from flatmq_tools.pipeline.java import JavaError
 
     from .pipeline import crash as crashes
 
-    end(
-        lambda: crashes.main(messages, kills, part or crashes.PARTS, results, seed),
-        crashes.CrashError, JavaError,
-    )  # fmt: skip
+    return crashes.main(messages, kills, part or crashes.PARTS, results, seed)
 
 
 @command(main)
@@ -213,7 +193,7 @@ def live(
         float, click.FloatRange(1, 86_400), "Duration of the steady load, in seconds."
     ] = 180.0,
     results: rig.Results = None,
-) -> None:
+) -> int:
     """Load the pipeline like a busy fleet.
 
     Measures how far it falls behind: with 100,000 topics, 50,000 retained messages and one
@@ -222,7 +202,7 @@ def live(
     _need_the_pipeline()
     from .pipeline import live as loads
 
-    end(lambda: loads.main(rate, steady, 100_000, 50_000, 10_000_000, results), loads.LiveError)
+    return loads.main(rate, steady, 100_000, 50_000, 10_000_000, results)
 
 
 @command(main)
@@ -234,17 +214,16 @@ def scale(
         common.OUTPUT,
         "Document whose section of these figures is replaced, such as docs/scale.md.",
     ] = None,
-) -> None:
+) -> int:
     """Measure, and calculate what fleets of other sizes need.
 
     TABLES is the folder that `flatmq pipeline demo` has written.
     """
     _need_the_pipeline()
-    from flatmq_tools.fleet import ERRORS
 
     from .pipeline import scale as scales
 
-    end(lambda: scales.main(tables, document), scales.ScaleError, *ERRORS)
+    return scales.main(tables, document)
 
 
 @command(main)
@@ -258,7 +237,7 @@ def history(
     ] = (1, 30, 365),
     leave: Annotated[bool, "Leave the past in OUT for the next run."] = False,
     results: rig.Results = None,
-) -> None:
+) -> int:
     """Measure the pipeline with a year of messages behind it.
 
     Measures a refresh, a report and a restart, after 1, 30 and 365 days. OUT is a folder for the
@@ -266,25 +245,22 @@ def history(
     run that was interrupted goes on with what it has.
     """
     _need_the_pipeline()
-    from flatmq_tools.pipeline.java import JavaError
 
     from .pipeline.bench import history as histories
 
-    end(lambda: histories.main(out, days, results, leave), histories.HistoryError, JavaError)
+    return histories.main(out, days, results, leave)
 
 
 @command(main)
-def release(folder: _Folder) -> None:
+def release(folder: _Folder) -> int:
     """Build the files of a release into FOLDER.
 
     They are the wheel, the sdist, the packages for mip and the notes. What is in FOLDER is
     removed first. The same commit gives the same bytes.
     """
-    from flatmq_tools.bytecode import CompileError
-
     from . import release as releases
 
-    end(lambda: releases.main(folder), releases.ReleaseError, CompileError)
+    return releases.main(folder)
 
 
 def _need_known(only: Sequence[str], known: Collection[str]) -> None:
@@ -302,18 +278,18 @@ def _need_the_pipeline() -> None:
 
 
 @command(main)
-def owners() -> None:
+def owners() -> int:
     """Check which modules write which part of a client's state."""
     from . import owners as rules
 
     found = rules.wrong()
     for text in found:
         click.echo(text, err=True)
-    sys.exit(bool(found))
+    return int(bool(found))
 
 
 @command(main, "type-check")
-def type_check(stubs: Annotated[Path, common.THERE]) -> None:
+def type_check(stubs: Annotated[Path, common.THERE]) -> int:
     """Check the types of all code.
 
     The client and the sketches are also checked against the stubs of each port of MicroPython.
@@ -321,22 +297,19 @@ def type_check(stubs: Annotated[Path, common.THERE]) -> None:
     """
     from . import type_check as checks
 
-    sys.exit(checks.main(stubs.resolve()))
+    return checks.main(stubs.resolve())
 
 
 @command(main)
-def steps(board: str, folder: _Folder) -> None:
+def steps(board: str, folder: _Folder) -> int:
     """Make a sketch that prints when each step was reached.
 
     FOLDER becomes the sketch of BOARD, for `flatmq deploy` and `flatmq image`, with what prints
     the milliseconds from the reset to main.py, Wi-Fi, the broker and the first PUBACK.
     """
-    from flatmq_tools.boards import BoardError
-    from flatmq_tools.contents import ContentsError
-
     from . import steps as sketches
 
-    end(lambda: sketches.make(board, folder), BoardError, ContentsError)
+    return sketches.make(board, folder)
 
 
 @command(main)
@@ -371,7 +344,7 @@ def proofs(
     *,
     only: Annotated[tuple[str, ...], {"metavar": "PROOF"}, "Run this proof; repeatable."] = (),
     results: rig.Results = None,
-) -> None:
+) -> int:
     """Run everything in its long form, one after another.
 
     A proof that fails does not stop the others. What each prints is in build/proofs. The proofs
@@ -380,7 +353,7 @@ def proofs(
     from . import proofs as known
 
     _need_known(only, known.PROOFS)
-    sys.exit(known.main(only or tuple(known.PROOFS), results))
+    return known.main(only or tuple(known.PROOFS), results)
 
 
 def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:

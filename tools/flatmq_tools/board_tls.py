@@ -74,10 +74,8 @@ def prepare_for(
 
 
 def _loaded(table: dict[str, Any]) -> tuple[dict[str, bytes], list[str]]:
-    try:
-        from . import certificates
-    except ImportError as error:
-        raise BoardTLSError(str(error)) from error
+    from . import certificates
+
     named = {key: f"broker.tls.{key} {table[key]}" for key in PATHS if table.get(key)}
     paths = {key: Path(table[key]).expanduser() for key in named}
     now = certificates.now()

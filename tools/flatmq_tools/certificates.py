@@ -10,27 +10,22 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
-try:
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        PublicFormat,
-        load_der_private_key,
-        load_pem_private_key,
-    )
-    from cryptography.hazmat.primitives.serialization.pkcs7 import (
-        load_der_pkcs7_certificates,
-        load_pem_pkcs7_certificates,
-    )
-    from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
-except ImportError as error:
-    raise ImportError(
-        "certificates need the package cryptography: pip install 'flatmq[image]'"
-    ) from error
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_private_key,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs7 import (
+    load_der_pkcs7_certificates,
+    load_pem_pkcs7_certificates,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
 SOON = datetime.timedelta(days=30)
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")

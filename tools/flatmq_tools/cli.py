@@ -11,7 +11,6 @@ import flatmq
 from . import common_options as common
 from . import extras
 from .durations import DURATION, SPAN
-from .ending import end
 from .ota.cli import ota
 from .pipeline.cli import pipeline
 from .typed import command
@@ -26,6 +25,7 @@ _EXTRAS = {
     "flash": "boards",
     "image": "image",
     "ota": "image",
+    "tls": "image",
 }
 
 
@@ -45,7 +45,7 @@ def demo(
         click.IntRange(3, 10_000),
         "Number of readings to publish, instead of the sketch's.",
     ] = None,
-) -> None:
+) -> int:
     """Publish from MicroPython on this machine, without a board.
 
     Runs the sketch boards/host/main.py, receives on the host, and shows the heap. Starts a
@@ -53,9 +53,8 @@ def demo(
     then the device has a random name, and only what lies under it is received.
     """
     from . import demo as demos
-    from .bytecode import CompileError
 
-    end(lambda: demos.main(readings), demos.DemoError, CompileError)
+    return demos.main(readings)
 
 
 @command(main)
@@ -70,21 +69,16 @@ def watch(
         "Stop after this many packs; if --seconds ends first, exit with status 1.",
     ] = None,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Show what boards publish to BROKER, as it arrives.
 
     BROKER is a host or host:port.
     """
     from . import broker as brokers
     from . import watch as watching
-    from .desk_client import DeskError
-    from .trust import TrustError
 
-    def watched() -> int:
-        target = brokers.external(broker, trust is not None)
-        return watching.main(target.host, target.port, user, seconds, packs, trust)
-
-    end(watched, DeskError, TrustError)
+    target = brokers.external(broker, trust is not None)
+    return watching.main(target.host, target.port, user, seconds, packs, trust)
 
 
 @command(main)
@@ -96,7 +90,7 @@ def crashes(
     clear: Annotated[bool, "Remove the crash of BOARD from the broker."] = False,
     user: common.User = None,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Show the crashes that boards published to BROKER.
 
     BROKER is a host or host:port. The broker has the last crash of each board. With BOARD, show
@@ -104,17 +98,11 @@ def crashes(
     """
     from . import broker as brokers
     from . import crashes as reports
-    from .desk_client import DeskError
-    from .trust import TrustError
 
     if clear and not board:
         raise click.UsageError("--clear needs BOARD")
-
-    def shown() -> int:
-        target = brokers.external(broker, trust is not None)
-        return reports.main(target.host, target.port, user, board, trace, clear, trust)
-
-    end(shown, DeskError, TrustError)
+    target = brokers.external(broker, trust is not None)
+    return reports.main(target.host, target.port, user, board, trace, clear, trust)
 
 
 _Share = Annotated[float | None, click.FloatRange(0, 1)]
@@ -165,7 +153,7 @@ def fleet(
     user: common.User = None,
     trust: common.Tls,
     troubles: Annotated["Troubles", _troubles],
-) -> None:
+) -> int:
     """Simulate a fleet of failing boards that publish to BROKER.
 
     BROKER is a host or host:port. Each board is a client of its own, with a will, a status and
@@ -175,18 +163,13 @@ def fleet(
 
     from . import broker as brokers
     from . import fleet as fleets
-    from .trust import TrustError
 
     if seed is None:
         seed = secrets.randbelow(1_000_000)
     settings = fleets.Settings(devices, rate, seconds, seed, prefix, troubles, user)
-
-    def run() -> int:
-        target = brokers.external(broker, trust is not None)
-        settings.tls = trust.context() if trust else None
-        return fleets.main(target.host, target.port, settings, truth)
-
-    end(run, TrustError, *fleets.ERRORS)
+    target = brokers.external(broker, trust is not None)
+    settings.tls = trust.context() if trust else None
+    return fleets.main(target.host, target.port, settings, truth)
 
 
 @command(main)
@@ -196,7 +179,7 @@ def bridge(
     *,
     baud: Annotated[int, click.IntRange(300), "Speed of the serial line, in baud."] = 115200,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Connect a board to a broker over its serial PORT.
 
     The board needs no network, and logs in by itself, with the user and password of its
@@ -205,7 +188,7 @@ def bridge(
     """
     from . import bridge as bridges
 
-    end(lambda: bridges.main(port, broker, baud=baud, trust=trust), *bridges.ERRORS)
+    return bridges.main(port, broker, baud=baud, trust=trust)
 
 
 @command(main)
@@ -219,50 +202,38 @@ def tls(
         "File for the authority's certificate that a board needs: DER if its name ends in .der, "
         "otherwise PEM.",
     ] = None,
-) -> None:
+) -> int:
     """Show a broker's certificates, and how a board trusts them.
 
     Prints the settings for the board. The default port is 8883. Exits with status 1 if boards
     would refuse the broker.
     """
-    from .address import AddressError
+    from . import probe
 
-    try:
-        from . import certificates, probe
-    except ImportError as error:
-        raise click.ClickException(str(error)) from error
-    end(
-        lambda: probe.main(broker, ca=ca, save=save),
-        AddressError, certificates.CertificateError, probe.ProbeError,
-    )  # fmt: skip
+    return probe.main(broker, ca=ca, save=save)
 
 
 @command(main, "time")
 def time_(
     broker: str, *, seconds: common.Until = None, user: common.User = None, trust: common.Tls
-) -> None:
+) -> int:
     """Answer boards at BROKER that ask for the time.
 
     BROKER is a host or host:port. The boards have the part `time`. Runs until Ctrl-C.
     """
     from . import broker as brokers
     from . import timing
-    from .desk_client import DeskError
-    from .trust import TrustError
 
-    def answered() -> int:
-        target = brokers.external(broker, trust is not None)
-        return timing.main(target.host, target.port, user, seconds, trust)
-
-    end(answered, DeskError, TrustError)
+    target = brokers.external(broker, trust is not None)
+    return timing.main(target.host, target.port, user, seconds, trust)
 
 
 @command(main, "boards")
-def boards_() -> None:
+def boards_() -> int:
     """List the connected boards and the supported ones."""
-    from . import boards, connected
+    from . import connected
 
-    end(connected.main, boards.BoardError)
+    return connected.main()
 
 
 _Port = Annotated[
@@ -284,18 +255,14 @@ def flash(
         common.THERE,
         "Folder where the boot drive is mounted (RP2040, RP2350).  [default: search for it]",
     ] = None,
-) -> None:
+) -> int:
     """Write FILE to the flash of BOARD.
 
     FILE is a MicroPython firmware, or an image made by `flatmq image`.
     """
-    from . import boards, connected, remote
     from . import flash as flashing
 
-    end(
-        lambda: flashing.main(board, file, port, drive),
-        boards.BoardError, connected.ConnectedError, remote.RemoteError, flashing.FlashError,
-    )  # fmt: skip
+    return flashing.main(board, file, port, drive)
 
 
 @command(main)
@@ -305,20 +272,14 @@ def deploy(
     port: _Port = None,
     sketch: common.Sketch = None,
     overrides: common.Overrides = (),
-) -> None:
+) -> int:
     """Copy a sketch and the client to BOARD, and start the sketch.
 
     BOARD must run MicroPython already.
     """
-    from . import board_tls, boards, connected, contents, remote, settings
     from . import deploy as deploying
-    from .bytecode import CompileError
 
-    end(
-        lambda: deploying.main(board, port, sketch, overrides),
-        board_tls.BoardTLSError, boards.BoardError, connected.ConnectedError,
-        contents.ContentsError, remote.RemoteError, settings.SettingsError, CompileError,
-    )  # fmt: skip
+    return deploying.main(board, port, sketch, overrides)
 
 
 @command(main)
@@ -334,33 +295,22 @@ def logs(
     seconds: common.Until = None,
     user: common.User = None,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Show what a board prints, across resets, until Ctrl-C.
 
     The board is connected to this machine, or it is BOARD, which reaches the same broker and has
     the part `logs`.
     """
-    from . import boards, connected
+    from . import broker as brokers
     from . import logs as serial_logs
-    from .desk_client import DeskError
-    from .trust import TrustError
+    from . import remote_logs
 
     if (board is None) != (broker is None) or (broker and port):
         raise click.UsageError("give BOARD and --broker, or --port, or none of them")
-
-    def shown() -> int:
-        from . import broker as brokers
-        from . import remote_logs
-
-        if broker is None or board is None:
-            return serial_logs.main(port)
-        target = brokers.external(broker, trust is not None)
-        return remote_logs.main(target.host, target.port, user, board, seconds, trust)
-
-    end(
-        shown, boards.BoardError, connected.ConnectedError, serial_logs.LogsError, TrustError,
-        DeskError,
-    )  # fmt: skip
+    if broker is None or board is None:
+        return serial_logs.main(port)
+    target = brokers.external(broker, trust is not None)
+    return remote_logs.main(target.host, target.port, user, board, seconds, trust)
 
 
 @command(main)
@@ -389,22 +339,25 @@ def image(
         "Flash size of an ESP32, such as 16MB.  [default: as in the board's file]",
     ] = None,
     slots: common.OtaSlots,
-) -> None:
+) -> int:
     """Build an image for BOARD.
 
     The image has MicroPython, the client and a sketch. BOARD is the name of a file in
     firmware/ without .toml, such as pico_w or esp32_s3.
     """
     from . import image as images
-    from .bytecode import CompileError
 
-    end(
-        lambda: images.main(
-            board, firmware_file=firmware, sketch=sketch, overrides=overrides, out=out,
-            filesystem_only=filesystem_only, with_romfs=romfs, flash_size=flash_size, slots=slots,
-        ),
-        CompileError, *images.ERRORS,
-    )  # fmt: skip
+    return images.main(
+        board,
+        firmware_file=firmware,
+        sketch=sketch,
+        overrides=overrides,
+        out=out,
+        filesystem_only=filesystem_only,
+        with_romfs=romfs,
+        flash_size=flash_size,
+        slots=slots,
+    )
 
 
 @command(main)
@@ -461,7 +414,7 @@ def emulate(
     slots: common.OtaSlots,
     user: common.User = None,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Run a sketch on an emulated BOARD.
 
     BOARD is pico_w, pico, esp32 or esp32_c3. SKETCH is a folder with a main.py, or the name of
@@ -471,18 +424,24 @@ def emulate(
     waits for the message; the board has its own settings.
     """
     from . import emulate as emulators
-    from .bytecode import CompileError
-    from .trust import TrustError
 
-    end(
-        lambda: emulators.main(
-            board, firmware, sketch, overrides, qemu=qemu, port=port, resets=reset_at,
-            losses=wifi_loss, cuts=power_cut, address=broker, until=until, limit=limit,
-            slots=slots and dataclasses.replace(slots, counter=0),  # takes every package
-            user=user, trust=trust,
-        ),
-        CompileError, TrustError, *emulators.ERRORS,
-    )  # fmt: skip
+    return emulators.main(
+        board,
+        firmware,
+        sketch,
+        overrides,
+        qemu=qemu,
+        port=port,
+        resets=reset_at,
+        losses=wifi_loss,
+        cuts=power_cut,
+        address=broker,
+        until=until,
+        limit=limit,
+        slots=slots and dataclasses.replace(slots, counter=0),  # takes every package
+        user=user,
+        trust=trust,
+    )
 
 
 main.add_command(ota)

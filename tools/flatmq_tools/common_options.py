@@ -67,10 +67,7 @@ def _tls(
 ) -> "Trust | None":
     from . import trust
 
-    try:
-        return trust.given(tls, ca, cert, key, pin)
-    except trust.TrustError as error:
-        raise click.ClickException(str(error)) from error
+    return trust.given(tls, ca, cert, key, pin)
 
 
 Tls = Annotated["Trust | None", _tls]

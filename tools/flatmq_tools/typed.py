@@ -15,6 +15,7 @@ annotations`.
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
@@ -40,14 +41,28 @@ class Reading(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+def is_ours(error: Exception) -> bool:
+    """Return whether it is an error of these tools, which has a text for the user."""
+    return type(error).__module__.partition(".")[0] in ("flatmq_tools", "flatmq_rigs")
+
+
 def command(
     group: click.Group, name: str | None = None, **more: Any
 ) -> Callable[..., click.Command]:
-    """Return a decorator that adds a function to a group, with its name unless given."""
+    """Return a decorator that adds a function to a group, with its name unless given.
+
+    The command ends with the status that the function returns, or with the text of an error.
+    """
 
     def added(function: Callable[..., Any]) -> click.Command:
-        def run(**given: Any) -> Any:
-            return _call(function, given)
+        def run(**given: Any) -> None:
+            try:
+                status = _call(function, given)
+            except Exception as error:
+                if not is_ours(error):
+                    raise
+                raise click.ClickException(str(error)) from error
+            sys.exit(status)
 
         run.__doc__ = function.__doc__
         parameters = [*_parameters(function)]

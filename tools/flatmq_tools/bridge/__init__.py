@@ -12,14 +12,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ..address import AddressError, address
-from ..trust import Trust, TrustError
-from .line import LineError
+from ..address import address
+from ..trust import Trust
 from .pump import Pump
 
-ERRORS = (AddressError, TrustError, LineError)
-
-__all__ = ("ERRORS", "Pump", "main")
+__all__ = ("Pump", "main")
 
 _REFRESH = 0.25  # seconds between two looks at the figures
 

@@ -60,9 +60,6 @@ class EmulateError(RuntimeError):
     """The board cannot be emulated, or the emulator failed; the text says why, in a line."""
 
 
-ERRORS: tuple[type[Exception], ...] = (EmulateError, qemu_program.QemuError, *image.ERRORS)
-
-
 @dataclass
 class Run:
     """The state of the board and its program."""
@@ -288,7 +285,7 @@ def main(
     `address` is that of a broker; None starts one. `until` is TOPIC or TOPIC=PAYLOAD. `limit` is
     in seconds of the board's clock. `qemu` is a program, needed for an ESP32 where the PATH has
     none. `port` to `cuts` are those of an Order. `slots`: for updates over MQTT. `user` and
-    `trust` are for the connection that waits for the message. One of ERRORS.
+    `trust` are for the connection that waits for the message.
     """
     console = console or Console()
     board = boards.load(name)

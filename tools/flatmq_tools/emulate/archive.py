@@ -70,7 +70,7 @@ def with_larger_reads(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def make(board: Board, files: dict[str, bytes], firmware: Path) -> image.Made:
-    """Return the image, as `image.make` does, with the modules apart. One of image.ERRORS."""
+    """Return the image, as `image.make` does, with the modules apart."""
     modules, kept = {}, {}
     for path, data in files.items():
         if path.endswith((".py", ".mpy")) and path not in _KEPT:

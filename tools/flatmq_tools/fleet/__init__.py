@@ -16,10 +16,9 @@ from . import truth
 from .fleet import Figures, Fleet, FleetError, Settings
 from .limits import LimitError
 
-ERRORS = (FleetError, LimitError)
 LINE_EVERY = 5.0  # seconds, where there is no terminal to draw on
 
-__all__ = ["ERRORS", "PASSWORD", "FleetError", "LimitError", "Settings", "main"]
+__all__ = ["PASSWORD", "FleetError", "LimitError", "Settings", "main"]
 
 
 def main(

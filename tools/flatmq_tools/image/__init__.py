@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 
 from .. import board_tls, boards, contents, settings
-from ..ota import keys as ota_keys
 from ..ota import package
 from . import esp, filesystem, firmware, romfs, uf2
 
@@ -23,20 +22,6 @@ CHANGEABLE = ("/main.py", "/boot.py", "/settings.json", *board_tls.PATHS.values(
 
 class ImageError(RuntimeError):
     """No image; the text says why, in a line."""
-
-
-ERRORS: tuple[type[Exception], ...] = (
-    ImageError,
-    boards.BoardError,
-    contents.ContentsError,
-    settings.SettingsError,
-    board_tls.BoardTLSError,
-    filesystem.FilesystemError,
-    romfs.RomfsError,
-    esp.EsptoolError,
-    package.PackageError,
-    ota_keys.KeyFileError,
-)
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class Made:
 
 
 def fitted(board: boards.Board, firmware_file: Path | None) -> boards.Board:
-    """Return the board with the filesystem where that firmware has it. One of ERRORS."""
+    """Return the board with the filesystem where that firmware has it."""
     if firmware_file is None or board.flashing.method == "uf2":
         return board
     try:
@@ -78,7 +63,7 @@ def make(
 ) -> Made:
     """Everything but the writing of files. `files` as of `contents.contents`.
 
-    One of ERRORS; each names the firmware's file where that is at fault.
+    An error names the firmware's file where that is at fault.
     """
     flash = board.flash
     rom = b""
@@ -157,7 +142,7 @@ def main(
     """Make the image of the board of that name, write it and say how it gets onto the board.
 
     flash_size: "16MB", where the board has another than its file says. slots: for updates over
-    MQTT. One of ERRORS.
+    MQTT.
     """
     console = Console()
     board = boards.load(name)

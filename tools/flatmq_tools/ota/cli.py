@@ -6,7 +6,6 @@ from typing import Annotated
 import click
 
 from .. import common_options as common
-from ..ending import end
 from ..typed import command
 
 _SigningKey = Annotated[Path, common.FILE, "The key from `flatmq ota keygen`."]
@@ -18,20 +17,17 @@ def ota() -> None:
 
 
 @command(ota)
-def keygen(file: Annotated[Path, common.OUTPUT]) -> None:
+def keygen(file: Annotated[Path, common.OUTPUT]) -> int:
     """Write a new key to FILE, and its public half to FILE.pub.
 
     FILE signs updates and stays on this machine. Boards get FILE.pub by `flatmq image --ota-key`.
     """
     from . import keys
 
-    def run() -> int:
-        public = keys.generate(file)
-        click.echo(f"{file}: the key that signs; keep it secret, and keep a copy")
-        click.echo(f"{public}: for boards: flatmq image BOARD --ota-key {public}")
-        return 0
-
-    end(run, keys.KeyFileError)
+    public = keys.generate(file)
+    click.echo(f"{file}: the key that signs; keep it secret, and keep a copy")
+    click.echo(f"{public}: for boards: flatmq image BOARD --ota-key {public}")
+    return 0
 
 
 @command(ota)
@@ -46,32 +42,26 @@ def pack(
         "Official MicroPython firmware for the board.  [default: pack a sketch]",
     ] = None,
     version: Annotated[str, "Name of the version, as boards report it."],
-) -> None:
+) -> int:
     """Pack a sketch and the client for BOARD into the file OUT.
 
     BOARD is as for `flatmq image`. With --firmware, this packs firmware, for an ESP32 with two OTA
     partitions. A package is newer than all that were made before it.
     """
-    from ..boards import BoardError
-    from ..bytecode import CompileError
-    from ..contents import ContentsError
     from . import package
 
-    def run() -> int:
-        if firmware is None:
-            made = package.make(board, sketch, version)
-        elif sketch is None:
-            made = package.make_firmware(board, firmware, version)
-        else:
-            raise package.PackageError("--firmware and --sketch: a package has one of them")
-        try:
-            out.write_bytes(made.written())
-        except OSError as error:
-            raise package.PackageError(f"{out}: {error.strerror}") from error
-        click.echo(f"{out}: version {version} for {board}, {len(made.archive):,} bytes")
-        return 0
-
-    end(run, package.PackageError, BoardError, ContentsError, CompileError)
+    if firmware is None:
+        made = package.make(board, sketch, version)
+    elif sketch is None:
+        made = package.make_firmware(board, firmware, version)
+    else:
+        raise package.PackageError("--firmware and --sketch: a package has one of them")
+    try:
+        out.write_bytes(made.written())
+    except OSError as error:
+        raise package.PackageError(f"{out}: {error.strerror}") from error
+    click.echo(f"{out}: version {version} for {board}, {len(made.archive):,} bytes")
+    return 0
 
 
 @command(ota)
@@ -84,7 +74,7 @@ def push(
     seconds: common.Until = None,
     user: common.User = None,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Send the package IMAGE to TARGET, a board or group/NAME.
 
     A board fetches it piece by piece, checks it, and restarts. This runs until the board has said
@@ -92,46 +82,30 @@ def push(
     version.
     """
     from .. import broker as brokers
-    from ..desk_client import DeskError
-    from ..trust import TrustError
-    from . import keys, package
     from . import push as pushing
 
-    def run() -> int:
-        where = brokers.external(broker, trust is not None)
-        return pushing.main(where, target, image, signing_key, user, trust, seconds)
-
-    end(run, keys.KeyFileError, DeskError, package.PackageError, TrustError)
+    where = brokers.external(broker, trust is not None)
+    return pushing.main(where, target, image, signing_key, user, trust, seconds)
 
 
 @command(ota)
-def status(broker: common.Broker, *, user: common.User = None, trust: common.Tls) -> None:
+def status(broker: common.Broker, *, user: common.User = None, trust: common.Tls) -> int:
     """Show the version of each board, and how its update goes."""
     from .. import broker as brokers
-    from ..desk_client import DeskError
-    from ..trust import TrustError
     from . import status as states
 
-    def run() -> int:
-        return states.main(brokers.external(broker, trust is not None), user, trust)
-
-    end(run, DeskError, TrustError)
+    return states.main(brokers.external(broker, trust is not None), user, trust)
 
 
 @command(ota)
 def cancel(
     broker: common.Broker, target: str, *, user: common.User = None, trust: common.Tls
-) -> None:
+) -> int:
     """Offer no update to TARGET any more. A board that fetches one stops."""
     from .. import broker as brokers
-    from ..desk_client import DeskError
-    from ..trust import TrustError
     from . import status as states
 
-    def run() -> int:
-        return states.cancel(brokers.external(broker, trust is not None), target, user, trust)
-
-    end(run, DeskError, TrustError)
+    return states.cancel(brokers.external(broker, trust is not None), target, user, trust)
 
 
 @command(ota)
@@ -142,20 +116,14 @@ def prompt(
     signing_key: _SigningKey,
     user: common.User = None,
     trust: common.Tls,
-) -> None:
+) -> int:
     """Type into the prompt of BOARD, which needs device.parts = prompt.
 
     Each line is signed, and runs in the program of the board, between its other work. A session
     ends after ten minutes.
     """
     from .. import broker as brokers
-    from ..desk_client import DeskError
-    from ..trust import TrustError
-    from . import keys
     from . import prompt as prompting
 
-    def run() -> int:
-        where = brokers.external(broker, trust is not None)
-        return prompting.main(where, board, signing_key, user, trust)
-
-    end(run, keys.KeyFileError, DeskError, prompting.PromptError, TrustError)
+    where = brokers.external(broker, trust is not None)
+    return prompting.main(where, board, signing_key, user, trust)

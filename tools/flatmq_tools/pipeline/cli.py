@@ -12,7 +12,6 @@ import click
 from .. import common_options as common
 from .. import extras
 from ..durations import DURATION
-from ..ending import end
 from ..password import PASSWORD
 from ..typed import Reading, command
 from .report.period import Period, When, when
@@ -140,9 +139,8 @@ def ingest(
     """
     from ..address import address
     from . import landing
-    from .in_use import InUseError
-    from .ingest import Ingest, IngestError
-    from .log import MIB, LogError, Writer
+    from .ingest import Ingest
+    from .log import MIB, Writer
     from .options import VERSIONS
 
     if session_expiry is not None and mqtt_version != "5":
@@ -159,7 +157,7 @@ def ingest(
                 worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
                 seconds=seconds, metrics_port=metrics_port,
             )  # fmt: skip
-    except (IngestError, InUseError, LogError, landing.LandingError, ValueError) as error:
+    except ValueError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         place = error.filename or log
@@ -215,7 +213,7 @@ def run(
     metrics_port: _MetricsPort = None,
     master: Annotated[common.Master, {"envvar": "SPARK_MASTER"}] = "local[2]",
     conf: Annotated[common.Pairs, "Spark configuration property; repeatable."],
-) -> None:
+) -> int:
     """Turn what a broker sends into tables in OUT.
 
     They are Delta tables, and each message is in them once, even after kills. OUT is a folder,
@@ -226,17 +224,14 @@ def run(
     Under spark-submit, give --master "".
     """
     from . import run as runs
-    from .java import JavaError
     from .jobs.measurements import Bounds
-    from .mapping.files import MappingError, load
+    from .mapping.files import load
     from .options import of_trust, with_defaults
 
     if broker is None and (option or trust is not None or filters):
         raise click.UsageError("options of the connection need --broker")
-    try:  # before Spark is started, which takes seconds
-        found = load(mapping, () if filters else ("dev/#",))
-    except MappingError as error:
-        raise click.ClickException(str(error)) from error
+    # Before Spark is started, which takes seconds.
+    found = load(mapping, () if filters else ("dev/#",))
     source: dict[str, str] = {}
     if broker is not None:
         received = json.dumps(filters or found.filters)
@@ -260,12 +255,8 @@ def run(
         state or Path(out), source, job or runs.JOBS, trigger, health_every, identity=identity,
         mapping=mapping, bounds=Bounds(ahead, behind), url=url, keep=keep,
     )  # fmt: skip
-    end(
-        lambda: runs.main(
-            plan, master=master or None, conf=conf, seconds=seconds, metrics_port=metrics_port
-        ),
-        runs.RunError,
-        JavaError,
+    return runs.main(
+        plan, master=master or None, conf=conf, seconds=seconds, metrics_port=metrics_port
     )
 
 
@@ -285,7 +276,7 @@ def map_(
     mapping: Annotated[
         _Mapping, _MAPPING.format("all shipped mappings with a base topic of their own")
     ] = (),
-) -> None:
+) -> int:
     """Show how mapping files read messages.
 
     It needs neither a broker nor Spark. With --mapping alone, only check the files.
@@ -294,7 +285,7 @@ def map_(
 
     if not (listed or show or tried or mapping):
         raise click.UsageError("give one of --list, --show, --try and --mapping")
-    end(lambda: maps.main(listed, show, tried, mapping), maps.MappingError)
+    return maps.main(listed, show, tried, mapping)
 
 
 @command(pipeline)
@@ -307,7 +298,7 @@ def export(
         {"metavar": "NAME"},
         "Export only this table; repeatable.  [default: all]",
     ] = (),
-) -> None:
+) -> int:
     """Write the tables in OUT as plain Parquet to the folder TARGET.
 
     For tools that read no Delta. OUT is the folder or URL of a run, which may go on meanwhile.
@@ -315,7 +306,7 @@ def export(
     from . import export as exports
     from .tables import BY_DAY, SNAPSHOTS
 
-    end(lambda: exports.main(out, target, table or (*BY_DAY, *SNAPSHOTS)), exports.ExportError)
+    return exports.main(out, target, table or (*BY_DAY, *SNAPSHOTS))
 
 
 @command(pipeline)
@@ -329,7 +320,7 @@ def forget(
         "Topic filter of the device's messages; repeatable.  [default: dev/DEVICE/#]",
     ] = (),
     log: Annotated[tuple[Path, ...], common.THERE, _LOG] = (),
-) -> None:
+) -> int:
     """Remove everything that is known of DEVICE from OUT.
 
     OUT is the folder of a run. The tables, the state and the logs lose its rows and messages;
@@ -348,7 +339,7 @@ def forget(
         check(device, topic)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    end(lambda: forgetting.main(device, Path(out), topic, log), *forgetting.ERRORS)
+    return forgetting.main(device, Path(out), topic, log)
 
 
 @command(pipeline)
@@ -357,7 +348,7 @@ def rebuild(
     out: str,
     *,
     state: Annotated[Path | None, common.THERE, _STATE] = None,
-) -> None:
+) -> int:
     """Have the next run make TABLE again.
 
     OUT is the folder or URL of a run, which must have ended. measurements are made of raw, with
@@ -365,14 +356,12 @@ def rebuild(
     raw.
     """
     from . import rebuild as rebuilding
-    from .editions import EditionError
-    from .in_use import InUseError
 
     if ("://" in out) == (state is None):
         raise click.UsageError("OUT must be a folder, or a URL with --state")
     if state is None and not Path(out).is_dir():
         raise click.BadParameter(f"OUT must be the folder of a run: {out}: no such folder")
-    end(lambda: rebuilding.main(table, out, state or Path(out)), EditionError, InUseError)
+    return rebuilding.main(table, out, state or Path(out))
 
 
 @command(pipeline)
@@ -399,7 +388,7 @@ def report(
     identity: _Identity = "topic",
     mapping: _Mapping = (),
     master: common.Master = "local[2]",
-) -> None:
+) -> int:
     """Write OUT/report.html, a report of what the fleet sent.
 
     Prints the figures too. OUT may also name a file ending in .html. The figures are those
@@ -408,13 +397,15 @@ def report(
     """
     from .report import command as reports
 
-    end(
-        lambda: reports.main(
-            out, tables, master, identity=identity, mapping=mapping,
-            period=Period(since, until), from_raw=from_raw,
-        ),
-        *reports.ERRORS,
-    )  # fmt: skip
+    return reports.main(
+        out,
+        tables,
+        master,
+        identity=identity,
+        mapping=mapping,
+        period=Period(since, until),
+        from_raw=from_raw,
+    )
 
 
 @command(pipeline)
@@ -435,17 +426,12 @@ def demo(
     seconds: Annotated[common.Seconds, click.FloatRange(3)] = 30.0,
     seed: common.Seed = 1,
     user: common.User = None,
-) -> None:
+) -> int:
     """Run the whole pipeline on a simulated fleet.
 
     Checks the tables in OUT against the record of the fleet. Starts a broker and Spark. To use
     running ones, set BROKER and SPARK_MASTER in the environment.
     """
-    from ..bytecode import CompileError
-    from ..fleet import ERRORS
     from . import demo as demos
 
-    end(
-        lambda: demos.main(out, devices, real, ingests, seconds, seed, user),
-        demos.DemoError, CompileError, *ERRORS,
-    )  # fmt: skip
+    return demos.main(out, devices, real, ingests, seconds, seed, user)

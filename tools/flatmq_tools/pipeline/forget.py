@@ -19,13 +19,12 @@ from . import checkpoints, editions, forget_delta
 from .delta_batches import Position, Reader
 from .forget_log import remove as remove_from_log
 from .forget_rows import Rows
-from .in_use import INGEST, InUse, InUseError
-from .log import LogError, segments
+from .in_use import INGEST, InUse
+from .log import segments
 from .mapping.births import Births
 from .open_windows import Store as Windows
 from .state import forget as state
 from .state.snapshots import Snapshots
-from .state.store import StateError
 from .tables import BY_DAY, FOLLOWERS, SNAPSHOTS
 
 _TOPICS = 5  # that are printed of those whose messages still name the device
@@ -33,9 +32,6 @@ _TOPICS = 5  # that are printed of those whose messages still name the device
 
 class ForgetError(RuntimeError):
     """Nothing was removed; the text names the folder and says what to do."""
-
-
-ERRORS = (ForgetError, InUseError, LogError, StateError, editions.EditionError)
 
 
 class Removed(NamedTuple):
@@ -50,7 +46,7 @@ def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed
 
     logs  folders of logs, beside the one in `out`
 
-    Raises one of ERRORS. An InUseError or ForgetError comes before anything is removed.
+    An InUseError or ForgetError comes before anything is removed.
     """
     _check(out, logs)
     with InUse(out), InUse(out, INGEST):
@@ -127,7 +123,7 @@ def _named(out: Path, rows: Rows) -> tuple[int, list[str]]:
 
 
 def main(device: str, out: Path, filters: Sequence[str], logs: Sequence[Path]) -> int:
-    """Remove a device, print the rows removed, and return 1 if it was nowhere. See ERRORS."""
+    """Remove a device, print the rows removed, and return 1 if it was nowhere."""
     console = Console()
     rows = Rows(device, filters)
     shown = Table()

@@ -11,14 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..java import JavaError
-from ..mapping.files import MappingError
-from ..state.store import StateError
 from . import from_state, needs, page, terminal, values
 from .figures import RAW, Figures, ReportError
-from .period import UTC, Period, PeriodError
+from .period import UTC, Period
 
-ERRORS = (ReportError, PeriodError, StateError, JavaError, MappingError)
 PAGE = "report.html"
 _EVERYTHING = Period()
 
