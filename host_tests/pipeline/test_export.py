@@ -12,13 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from flatmq_tools.pipeline.cli import pipeline
 from flatmq_tools.pipeline.delta import Delta
 from pipeline.landed import land, read
 from pipeline.messages import reading
+from pipeline.typed_here import typed
 
 DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
 
@@ -33,7 +32,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def _export(*arguments: object) -> tuple[int, str]:
-    done = CliRunner().invoke(pipeline, ["export", *map(str, arguments)])
+    done = typed(["export", *arguments])
     return done.exit_code, " ".join(done.output.split())
 
 

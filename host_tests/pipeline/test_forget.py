@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable
 
 import peer
 from flatmq_tools.pipeline import log
-from flatmq_tools.pipeline.cli import pipeline
 from flatmq_tools.pipeline.forget_log import remove as remove_from_log
 from flatmq_tools.pipeline.forget_rows import Rows
 from flatmq_tools.pipeline.in_use import INGEST, InUse, InUseError
@@ -27,6 +25,7 @@ from pipeline.landed import count, land, read
 from pipeline.messages import Message, pack
 from pipeline.mqtt import broker, publish, until
 from pipeline.started import started
+from pipeline.typed_here import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +36,7 @@ MINUTE = 60_000_000
 
 
 def _forget(*arguments: object) -> tuple[int, str]:
-    done = CliRunner().invoke(pipeline, ["forget", *map(str, arguments)])
+    done = typed(["forget", *arguments])
     return done.exit_code, " ".join(done.output.split())
 
 

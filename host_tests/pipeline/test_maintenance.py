@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from flatmq_rigs.pipeline.object_store import BUCKET, store
-from flatmq_tools.pipeline import cli, delta, maintenance
+from flatmq_tools.pipeline import delta, maintenance
 from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.maintenance import Maintenance
 from flatmq_tools.pipeline.run import Plan
@@ -205,19 +204,6 @@ def test_a_broken_table_does_not_stop_the_others(tmp_path: Path) -> None:
     (line,) = _work(tmp_path)
     assert line.startswith(f"{tmp_path}/raw cannot be maintained: ") and "\n" not in line
     assert len(DeltaTable(f"{tmp_path}/measurements").file_uris()) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["out", "--keep", "12h"], "--keep must be at least 1d, not 43200s"),
-        (["out", "--keep", "soon"], "a duration must be a number and"),
-    ],
-)
-def test_what_is_refused(arguments: list[str], said: str) -> None:
-    found = CliRunner().invoke(cli.pipeline, ["run", *arguments])
-    assert found.exit_code == 2
-    assert said in found.output
 
 
 def test_a_run_removes_old_days_and_goes_on(

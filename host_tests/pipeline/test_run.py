@@ -255,10 +255,25 @@ def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "raw"]
 
 
-def test_a_connection_has_no_options_without_a_broker(tmp_path: Path) -> None:
-    for words in (["--filter", "a/#"], ["--option", "qos=1"]):
-        done = typed(["run", tmp_path, *words])
-        assert done.exit_code == 2 and "options of the connection need --broker" in done.output
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("out --filter a/#", 2, "options of the connection need --broker"),
+        ("out --option qos=1", 2, "options of the connection need --broker"),
+        ("out --keep 12h", 2, "--keep must be at least 1d, not 43200s"),
+        ("out --keep soon", 2, "a duration must be a number and"),
+        ("out --state s", 2, "--state needs an OUT that is a URL"),
+        ("s3://b/x", 2, "needs --state: a local folder"),
+        ("ftp://b/x --state s", 1, "deltalake can reach, not ftp://b/x: Unknown scheme"),
+        ("out --master sc://h:1", 1, "master sc://h:1: Spark Connect cannot run the pipeline"),
+    ],
+)
+def test_what_is_refused(
+    words: str, status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = typed(["run", *words.split()])
+    assert done.exit_code == status and said in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(

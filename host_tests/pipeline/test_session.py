@@ -12,6 +12,7 @@ import pytest
 
 from flatmq_tools.pipeline import worker_daemon
 from flatmq_tools.pipeline.session import defaults
+from pipeline.typed_here import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,27 +103,13 @@ def test_a_worker_imports_a_compiled_pyspark(spark: SparkSession) -> None:
     assert spark.range(1).select(found("id")).first()[0] == pyspark.__file__
 
 
-@pytest.mark.parametrize(
-    ("remote", "arguments", "named"),
-    [
-        (None, ["--master", "sc://127.0.0.1:15002"], "master sc://127.0.0.1:15002"),
-        ("sc://127.0.0.1:15002", [], "SPARK_REMOTE=sc://127.0.0.1:15002"),
-    ],
-)
 def test_spark_connect_is_refused_with_its_reason(
-    remote: str | None, arguments: list[str], named: str, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from click.testing import CliRunner
-
-    from flatmq_tools.pipeline import cli
-
-    result = CliRunner().invoke(
-        cli.pipeline,
-        ["run", str(tmp_path / "out"), *arguments],
-        env={"SPARK_REMOTE": remote, "COLUMNS": "500"},
-    )
-    assert result.exit_code == 1
-    assert f"{named}: Spark Connect cannot run the pipeline" in result.output
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
+    done = typed(["run", tmp_path / "out"])
+    said = "SPARK_REMOTE=sc://127.0.0.1:15002: Spark Connect cannot run the pipeline"
+    assert done.exit_code == 1 and said in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(("error", "is_shown"), [(BrokenPipeError(), False), (KeyError(), True)])

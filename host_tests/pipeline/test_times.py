@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from flatmq_tools.durations import seconds
-from flatmq_tools.pipeline import cli
 from pipeline.called import as_query
 from pipeline.landed import read
 from pipeline.messages import START, Message, frame, pack
 from pipeline.mqtt import until
+from pipeline.typed_here import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,9 +141,8 @@ def test_durations(text: str, is_: float) -> None:
 def test_what_is_no_duration(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a duration must be a number and ms, s, min, h, d, w"):
         seconds(text)
-    result = CliRunner().invoke(cli.pipeline, ["run", str(tmp_path), f"--ahead={text}"])
-    assert result.exit_code == 2
-    assert "Invalid value for '--ahead'" in result.output
+    done = typed(["run", tmp_path, f"--ahead={text}"])
+    assert done.exit_code == 2 and "Invalid value for '--ahead'" in done.output
 
 
 def test_a_notice_comes_now_and_then() -> None:
