@@ -63,14 +63,12 @@ def bench(
     only: Annotated[
         tuple[str, ...], {"metavar": "CLIENT"}, "Measure this client; repeatable."
     ] = (),
-    quick: Annotated[bool, "Measure briefly and print; write no results."] = False,
-    strict: rig.Strict = False,
     results: rig.Results = Path("docs/results.md"),
 ) -> int:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as benches
 
-    return benches.main(rounds=rounds, only=only, quick=quick, strict=strict, results=results)
+    return benches.main(rounds=rounds, only=only, results=results)
 
 
 @command(main)
@@ -82,18 +80,7 @@ def soak(
         "Number of messages to send.  [default: 1,000,000 over tcp, otherwise 200,000]",
     ] = None,
     seed: common.NewSeed = None,
-    kilobytes: Annotated[
-        int,
-        click.IntRange(1, 1_000_000),
-        "Mean traffic in one direction between two faults, in kB; a fault follows after 5 s "
-        "in any case.",
-    ] = 1_000,
     link: Annotated[rig.Link, click.Choice(LINKS)] = "tcp",
-    heap: Annotated[
-        int | None,
-        click.IntRange(16, 1_000_000),
-        "Heap of MicroPython in KB.  [default: the smallest in which the link works]",
-    ] = None,
     results: rig.Results = None,
 ) -> int:
     """Count numbered messages over a failing link.
@@ -104,18 +91,13 @@ def soak(
     from . import soak as soaks
 
     count = messages or (1_000_000 if link == "tcp" else 200_000)
-    return soaks.main(
-        count, link=link, mean=kilobytes * 1000, document=results, seed=seed, heap=heap
-    )
+    return soaks.main(count, link=link, document=results, seed=seed)
 
 
 @command(main)
 def powercut(
     *,
     results: rig.Results = None,
-    every: Annotated[
-        int, click.IntRange(1, 100), "Cut a second time only after every Nth first cut."
-    ] = 1,
 ) -> int:
     """Cut the power of a spool at every write to its flash.
 
@@ -123,7 +105,7 @@ def powercut(
     """
     from . import powercut as cuts
 
-    return cuts.main(results, every)
+    return cuts.main(results)
 
 
 @command(main)
@@ -391,11 +373,12 @@ def fuzz_long(
     _run_in_tests("hostile.chance", [*chosen, *click.get_current_context().args])
 
 
-def _add(name: str, module: str, default: Sequence[str], text: str) -> None:
+def _add(name: str, module: str, text: str) -> None:
     @main.command(name, context_settings=_PASSED_ON, help=text)
     @click.pass_context
     def passed_on(context: click.Context) -> None:
-        _run_in_tests(module, [*default, *context.args])
+        found, *default = module.split()
+        _run_in_tests(found, [*default, *context.args])
 
 
 for _name, _entry in _IN_TESTS.items():
