@@ -8,15 +8,14 @@ grows ("SEEN bytes").
 import ssl
 import sys
 
-module, name, steps, host, port, ca = sys.argv[1:7]
-if module != "umqtt_calls":  # these sometimes allocate 32 bytes if an answer comes at once
-    import nodelay  # noqa: F401 (before the client)
+import nodelay  # noqa: F401 (before the client)
+import sockets
+import umqtt_calls
+from flatmq import Client
+from flatmq.stream_tls import TLS
+from proof import report
 
-import sockets  # noqa: E402
-import umqtt_calls  # noqa: E402
-from flatmq import Client  # noqa: E402
-from flatmq.stream_tls import TLS  # noqa: E402
-from proof import report  # noqa: E402
+module, name, steps, host, port, ca = sys.argv[1:7]
 
 
 def client(*arguments, **options):

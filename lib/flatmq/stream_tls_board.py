@@ -128,6 +128,7 @@ class Link(TCP):
         # Poll the TLS socket: the socket below does not know of bytes that wait in TLS.
         self._events = select.POLLIN
         ready.register(self._tls, self._events)
+        ready.ipoll(0)  # the first call makes the tuple of all later ones
         self._ready = ready
         return self._tls
 
