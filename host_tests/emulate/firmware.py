@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from emulate.updates import NAME, Board
-from flatmq_rigs import emulated, results
+from emulate.updates import Board, judged, write
+from flatmq_rigs import emulated
 from flatmq_tools import boards, contents
 from flatmq_tools.image import firmware as image_of
 from flatmq_tools.ota import package
@@ -89,27 +88,20 @@ def main(arguments: list[str] | None = None) -> int:
         ("one without `network`", "failed: ImportError",
          changed(good, b"\0network\0", b"\0netwurk\0")),
     )  # fmt: skip
-    rows, bad = [], 0
+    rows = []
     for what, wanted, application in offers:
         if given.only not in what:
             continue
         made = package.Package(KIND, "x", int(time.time()), "firmware", application)
         said, resets, spent = run(firmware, made, whole=what == offers[0][0])
-        is_good = said.startswith(f"{NAME} {wanted}")
-        bad += not is_good
-        rows.append((what, said, str(resets), f"{spent:.0f}", "ok" if is_good else "FAILED"))
-        print(" · ".join(rows[-1]), flush=True)
-    if given.results:
-        head = ("on an emulated ESP32", "the board says", "resets", "until it says so, s", "")
-        text = (
-            "## Firmware over MQTT\n\n`python -m flatmq_rigs emulated-firmware`: an application "
-            f"of {len(good):,} B for the second OTA partition, fetched whole by the first board "
-            "and to its last 8 KB by the other; seconds of this machine.\n\n"
-            f"{results.table(head, rows)}\n"
-        )
-        results.write(given.results, SECTION, text)
-    print(json.dumps({"failed": bad}))
-    return int(bad > 0)
+        rows.append(judged(what, wanted, said, str(resets), f"{spent:.0f}"))
+    head = ("on an emulated ESP32", "the board says", "resets", "until it says so, s", "")
+    text = (
+        "## Firmware over MQTT\n\n`python -m flatmq_rigs emulated-firmware`: an application "
+        f"of {len(good):,} B for the second OTA partition, fetched whole by the first board "
+        "and to its last 8 KB by the other; seconds of this machine."
+    )
+    return write(given.results, SECTION, text, head, rows)
 
 
 if __name__ == "__main__":

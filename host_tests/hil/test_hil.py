@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -43,23 +44,41 @@ def mosquitto() -> Iterator[broker.Broker]:
         yield running
 
 
-def _rows(document: Path) -> dict[str, list[str]]:
-    """The cells of each row of the table on a board, by the first one."""
-    (table,) = (document.parent / results.TABLES).iterdir()
-    return {name: cells for name, *cells in results.rows(table)[1:]}
+class Run(NamedTuple):
+    """A rig that has run: `shown` is what it printed and wrote, `rows` are by their first cell."""
+
+    status: int
+    shown: str
+    rows: dict[str, list[str]]
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Run]:
+    """Run a rig with these variables."""
+
+    def go(*more: str, command: Callable[[list[str]], int] = main, **environment: str) -> Run:
+        for name, value in environment.items():
+            variables.setenv(name, value)
+        document = tmp_path / "results.md"
+        status = command(["--results", str(document), *more])
+        shown = capsys.readouterr().out + document.read_text()
+        (table,) = (tmp_path / results.TABLES).iterdir()
+        return Run(status, shown, {name: cells for name, *cells in results.rows(table)[1:]})
+
+    return go
 
 
 @pytest.mark.parametrize("command", [main, bench.main], ids=["test-board", "bench-board"])
 def test_everything(
     command: Callable[[list[str]], int],
     tmp_path: Path,
-    variables: pytest.MonkeyPatch,
     mosquitto: broker.Broker,
-    capsys: pytest.CaptureFixture[str],
     bench_build: Path,
+    run: Callable[..., Run],
 ) -> None:
     """On a board that goes away at each reset, with a program of its own on it."""
-    document = tmp_path / "results.md"
     build = ["--build", str(bench_build)] if command is bench.main else []
     with (
         Proxy(mosquitto.host, mosquitto.port) as air,
@@ -68,21 +87,19 @@ def test_everything(
         with Remote(board.address) as desk:
             desk.enter()
             desk.write({"/main.py": MAIN})
-        variables.setenv("BOARD_PORT", board.address)
-        variables.setenv("BOARD_WIFI", f"net:{SECRET}")
-        variables.setenv("BOARD_BROKER", f"{air.host}:{air.port}")
-        variables.setenv("DESK_BROKER", mosquitto.address)
-        status = command(["--results", str(document), *build])
-        printed = capsys.readouterr().out
-        assert status == 0, printed
+        status, shown, rows = run(
+            *build, command=command, BOARD_PORT=board.address, BOARD_WIFI=f"net:{SECRET}",
+            BOARD_BROKER=f"{air.host}:{air.port}", DESK_BROKER=mosquitto.address,
+        )  # fmt: skip
+        assert status == 0, shown
         assert board.resets >= 4
         with Remote(board.address) as desk:
             desk.enter()
             (left,) = desk.run("import os; print(sorted(os.listdir('/')))")
             assert left == "['main.py']"
             assert not desk.different({"/main.py": MAIN})
-    assert SECRET not in printed + document.read_text()
-    (_check_bench if command is bench.main else _check_tests)(_rows(document))
+    assert SECRET not in shown
+    (_check_bench if command is bench.main else _check_tests)(rows)
 
 
 def _check_tests(rows: dict[str, list[str]]) -> None:
@@ -113,22 +130,17 @@ def test_what_fails_is_a_row(
     tmp_path: Path,
     variables: pytest.MonkeyPatch,
     mosquitto: broker.Broker,
-    capsys: pytest.CaptureFixture[str],
+    run: Callable[..., Run],
 ) -> None:
     """A client that allocates, and a Wi-Fi with another password, which is not shown."""
     variables.setattr(suite, "SCRIPTED", ("publishing",))
     variables.setattr(suite, "JOIN_MS", 300)
-    broken = {**suite.compiled(), **_allocating(tmp_path)}
+    broken = {**suite.compiled(), f"{suite.HOME}/flatmq/__init__.mpy": _allocating()}
     variables.setattr(suite, "compiled", lambda: broken)
-    document = tmp_path / "results.md"
     with EmulatedBoard(tmp_path) as board:
-        variables.setenv("BOARD_PORT", board.address)
-        variables.setenv("BOARD_WIFI", "net:not the w0rd")
-        variables.setenv("BOARD_BROKER", mosquitto.address)
-        status = main(["--results", str(document)])
-    printed = capsys.readouterr().out
-    assert status == 1, printed
-    rows = _rows(document)
+        there = {"BOARD_PORT": board.address, "BOARD_BROKER": mosquitto.address}
+        status, shown, rows = run(**there, BOARD_WIFI="net:not the w0rd")
+    assert status == 1, shown
     marks = [mark for _, mark in rows.values()]
     assert (marks.count("not run"), marks.count("FAILED")) == (NETWORK_ROWS, 2)
     assert "not joined" in rows["joining the network"][0]
@@ -136,30 +148,27 @@ def test_what_fails_is_a_row(
     assert mark == "FAILED"
     assert "publishing.qos0: " in figure
     assert "heap lock refused" in figure
-    assert "not the w0rd" not in printed + document.read_text()
+    assert "not the w0rd" not in shown
 
 
 def test_a_board_without_a_network(
     tmp_path: Path,
     variables: pytest.MonkeyPatch,
     mosquitto: broker.Broker,
-    capsys: pytest.CaptureFixture[str],
+    run: Callable[..., Run],
 ) -> None:
     variables.setattr(suite, "SCRIPTED", ())
-    document = tmp_path / "results.md"
     with EmulatedBoard(tmp_path, radio=False) as board:
-        variables.setenv("BOARD_PORT", board.address)
-        variables.setenv("BOARD_WIFI", "net:word")
-        variables.setenv("BOARD_BROKER", mosquitto.address)
-        assert main(["--results", str(document)]) == 0, capsys.readouterr().out
-    rows = _rows(document)
+        there = {"BOARD_PORT": board.address, "BOARD_BROKER": mosquitto.address}
+        status, shown, rows = run(**there, BOARD_WIFI="net:word")
+    assert status == 0, shown
     not_run = [figure for figure, mark in rows.values() if mark == "not run"]
     assert not_run == ["the board has no network"] * NETWORK_ROWS
     assert rows["heap taken after the first `subscribe`"][1] == "ok"
 
 
 def test_without_a_broker_and_without_the_other_client(
-    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, variables: pytest.MonkeyPatch, run: Callable[..., Run]
 ) -> None:
     """Memory alone, and the reasons."""
 
@@ -167,30 +176,22 @@ def test_without_a_broker_and_without_the_other_client(
         raise PeerError("no network here")
 
     variables.setattr(bench, "_umqtt", missing)
-    document = tmp_path / "results.md"
     with EmulatedBoard(tmp_path) as board:
-        variables.setenv("BOARD_PORT", board.address)
-        assert bench.main(["--results", str(document)]) == 0, capsys.readouterr().out
-    written = document.read_text()
-    assert "umqtt.simple was not measured: no network here." in written
-    assert "Times were not measured: BOARD_BROKER is not set." in written
-    rows = _rows(document)
+        status, shown, rows = run(command=bench.main, BOARD_PORT=board.address)
+    assert status == 0, shown
+    assert "umqtt.simple was not measured: no network here." in shown
+    assert "Times were not measured: BOARD_BROKER is not set." in shown
     assert rows[bench.STEPS["subscribed"]][0].endswith(" B")
     assert set(rows["idle poll, µs"]) == {"-"}
 
 
-def _allocating(folder: Path) -> dict[str, bytes]:
-    """A client whose publish makes a bytes object, as it would be on the board."""
-    source = folder / "__init__.py"
-    text = (bytecode.SOURCES / source.name).read_text()
+def _allocating() -> bytes:
+    """A client whose publish makes a bytes object, as .mpy."""
+    text = (bytecode.SOURCES / "__init__.py").read_text()
     begin = "        topic = self.q  #"
     assert text.count(begin) == 1
-    source.write_text(
-        text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
-    )
-    target = folder / "__init__.mpy"
-    bytecode.compile_module(source, target, source.name, lean=True)
-    return {f"{suite.HOME}/flatmq/__init__.mpy": target.read_bytes()}
+    changed = text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
+    return bytecode.mpy(changed, "flatmq/__init__.py", lean=True)
 
 
 @pytest.mark.parametrize("command", [main, bench.main])
