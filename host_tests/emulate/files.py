@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from littlefs import LittleFS, UserContext
-
 from flatmq_tools.boards import Board
+from images import making
 
 # The module `esp32` of a MicroPython on this machine, with the flash in a file.
 ESP32 = """\
@@ -37,12 +36,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 def unpack(board: Board, content: bytes, folder: Path) -> None:
     """Write the files of a board's filesystem, whose bytes are `content`, into `folder`."""
-    flash = board.flash
-    context = UserContext(flash.filesystem_size)
-    context.buffer[: len(content)] = content
-    filesystem = LittleFS(
-        context=context, block_size=flash.block, block_count=flash.filesystem_size // flash.block
-    )
+    filesystem = making.littlefs(board, content)
     for where, _, names in filesystem.walk("/"):
         for name in names:
             path = f"{where.rstrip('/')}/{name}"

@@ -6,6 +6,8 @@ import functools
 import tempfile
 from pathlib import Path
 
+from littlefs import LittleFS, UserContext
+
 from conftest import HERE, printed
 from flatmq_tools import contents, image
 from flatmq_tools.boards import Board
@@ -59,6 +61,15 @@ def on_board(*arguments: object) -> list[str]:
     script = HERE / "images/on_board.py"
     said = printed("micropython", "64m", script, *arguments, folders=[HERE / "spool"])
     return said.splitlines()
+
+
+def littlefs(board: Board, content: bytes = b"", **options: int) -> LittleFS:
+    """The filesystem of a board whose flash holds that."""
+    flash = board.flash
+    context = UserContext(flash.filesystem_size)
+    context.buffer[: len(content)] = content
+    count = flash.filesystem_size // flash.block
+    return LittleFS(context, block_size=flash.block, block_count=count, **options)
 
 
 def listed(lines: list[str], root: str = "/board") -> dict[str, bytes]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from littlefs import LittleFS, UserContext
 
 from conftest import SharedBrokers
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, romfs
-from images.making import files, listed, modules, on_board
+from images.making import files, listed, littlefs, modules, on_board
 from observer import Observer
 
 
@@ -65,18 +64,9 @@ def test_it_says_of_itself_what_micropython_would(name: str, tmp_path: Path) -> 
     board = boards.load(name)
     file = stored(board, tmp_path)
 
-    def said() -> object:
-        context = UserContext(file.stat().st_size)
-        context.buffer[:] = file.read_bytes()
-        return LittleFS(
-            context,
-            block_size=board.flash.block,
-            block_count=board.flash.filesystem_size // board.flash.block,
-        ).fs_stat()
-
-    ours = said()
+    ours = littlefs(board, file.read_bytes()).fs_stat()
     on_board("format", file, board.flash.program)
-    assert said() == ours
+    assert littlefs(board, file.read_bytes()).fs_stat() == ours
 
 
 def test_the_size_must_be_the_boards(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from littlefs import LittleFS, UserContext
 
 import sizes
 from flatmq_tools import boards, image
 from flatmq_tools.image import filesystem, romfs, uf2
 from images import boot_rom, downloads
-from images.making import files, listed, make, modules, on_board
+from images.making import files, listed, littlefs, make, modules, on_board
 
 PICOS = [name for name in boards.names() if boards.load(name).port == "rp2"]
 ONE_OF_EACH_CHIP = sizes.one_each(PICOS, lambda name: boards.load(name).chip)
@@ -30,20 +29,12 @@ def older(board: boards.Board) -> bytes:
     Every directory was written so often that littlefs takes what is left of it for newer than
     a fresh one.
     """
-    flash = board.flash
-    context = UserContext(flash.filesystem_size)
-    context.buffer[:] = filesystem.build(files(), flash)
-    used = LittleFS(
-        context,
-        block_size=flash.block,
-        block_count=flash.filesystem_size // flash.block,
-        block_cycles=-1,
-    )
+    used = littlefs(board, filesystem.build(files(), board.flash), block_cycles=-1)
     for folder, _, _ in list(used.walk("/")):
         for number in range(60):
             with used.open(f"{folder.rstrip('/')}/old", "w") as file:
                 file.write(str(number) * 200)
-    return downloads.noise(flash.filesystem, "older") + bytes(context.buffer)
+    return downloads.noise(board.flash.filesystem, "older") + bytes(used.context.buffer)
 
 
 @pytest.mark.parametrize(
