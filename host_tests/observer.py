@@ -12,6 +12,16 @@ from paho.mqtt import client as paho
 PATIENCE = 60.0  # seconds that any one step may take, on a loaded machine
 
 
+def until(
+    what: str, holds: Callable[[], object], turn: Callable[[], object] = lambda: time.sleep(0.02)
+) -> None:
+    """Wait until that holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        turn()
+
+
 class Heard(NamedTuple):
     """A message."""
 

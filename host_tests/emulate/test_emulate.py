@@ -21,6 +21,7 @@ from conftest import SharedBrokers
 from flatmq_tools import boards, emulate
 from flatmq_tools.emulate.network import Network
 from images import downloads
+from observer import until
 
 WORKS = """\
 import json
@@ -154,10 +155,10 @@ def test_an_emulator_that_does_not_end_is_killed_with_its_children(
     monkeypatch.setattr(emulate, "MACHINE", [sys.executable, "-c", CHILD])
     said = flatmq(WORKS, "--for", "5s").output
     status = Path("/proc", said.partition("child ")[2].split()[0], "stat")
-    end = time.monotonic() + 20
-    while status.exists() and status.read_text().rpartition(") ")[2][0] != "Z":
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(
+        "its end",
+        lambda: not status.exists() or status.read_text().rpartition(") ")[2][0] == "Z",
+    )
 
 
 @pytest.mark.parametrize(

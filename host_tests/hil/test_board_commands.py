@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import io
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,17 +21,10 @@ from flatmq_tools.remote import Remote
 from hil import plugged as plugged_in
 from hil.emulated_board import EmulatedBoard
 from images import downloads
+from observer import until
 from typed_command import flatmq, said
 
 RP2040, RP2350 = 0xE48BFF56, 0xE48BFF59
-PATIENCE = 60.0  # seconds until something that has to come is given up
-
-
-def _until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -137,9 +129,9 @@ def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
             desk.reset()
         with _logs(board.address) as shown:
             for count in (1, 2):
-                _until("its word", lambda count=count: f"boot {count}." in shown())
+                until("its word", lambda count=count: f"boot {count}." in shown())
                 board.press_reset()
-            _until("its word", lambda: "boot 3." in shown())
+            until("its word", lambda: "boot 3." in shown())
 
 
 def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +150,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with _logs(board.address) as shown:
             board.press_reset()
-            _until("the sketch", lambda: re.search(r"main 0\..*\n", shown()) is not None)
+            until("the sketch", lambda: re.search(r"main 0\..*\n", shown()) is not None)
         words = re.search(r"main \S+ (\S+) (\S+) (\S+)", shown())
         assert words
         assert words.groups() == ("/lib/flatmq/__init__.mpy", "helper.mpy", "one")
@@ -196,7 +188,7 @@ def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
     with EmulatedBoard(tmp_path, **fault) as board:
         said("deploy", "pico", "--port", board.address, "--sketch", sketch)
         with _logs(board.address) as shown:  # it may interrupt nothing
-            _until("its word", lambda: "boot 1." in shown())
+            until("its word", lambda: "boot 1." in shown())
         assert board.resets == 1
 
 

@@ -5,8 +5,6 @@ They are set aside, and the others go on.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,16 +12,8 @@ import pytest
 from brokers.fake import FakeBroker
 from flatmq import Client
 from flatmq.spool import Spool
+from observer import until
 from packets.properties import Id, properties
-
-PATIENCE = 20.0  # s that any one step may take
-
-
-def _until(condition: Callable[[], object], spool: Spool) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        spool.poll(2)
-        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize(
@@ -57,11 +47,11 @@ def test_what_the_broker_does_not_take_is_set_aside(
         spool = Spool(client, str(tmp_path / "s"), segment=512)
         client.start()
         if online:
-            _until(lambda: client.connected, spool)
+            until("the broker", lambda: client.connected, lambda: spool.poll(2))
         assert spool.publish(b"t", b"before", 1)
         assert spool.publish(b"not", payload, qos, retain)
         assert spool.publish(b"t", b"after", 2)
-        _until(lambda: not spool.pending, spool)
+        until("the end", lambda: not spool.pending, lambda: spool.poll(2))
         assert [packet.payload for packet in broker.onward] == [b"before", b"after"]
         client.disconnect()
         assert broker.complaints == []
@@ -78,10 +68,10 @@ def test_a_broker_without_qos_1_gets_no_records(tmp_path: Path) -> None:
         client = Client(b"c", broker.host, broker.port, version=5, clean_session=False)
         spool = Spool(client, str(tmp_path / "s"), segment=512)
         client.start()
-        _until(lambda: client.connected, spool)
+        until("the broker", lambda: client.connected, lambda: spool.poll(2))
         for qos in (1, 2):
             assert spool.publish(b"t", b"x", qos)
-        _until(lambda: not spool.pending, spool)
+        until("the end", lambda: not spool.pending, lambda: spool.poll(2))
         client.disconnect()
         assert (broker.onward, broker.complaints) == ([], [])
     assert (spool.stats.set_aside, spool.stats.acknowledged) == (2, 0)
