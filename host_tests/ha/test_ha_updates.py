@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import ota.board  # noqa: F401 (it adds the path of the shared modules)
 from flatmq import Client
+from ha_part import HomeAssistant
 
 
 class Chip:
@@ -41,8 +41,6 @@ class Broker:
 
 
 def test_a_version_waits_until_it_is_installed() -> None:
-    from ha_part import HomeAssistant
-
     station, broker = _station(), Broker()
     part, updates = HomeAssistant(station), station.updates
     part._offer(updates, broker)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from conftest import ROOT
+from flatmq.ota import Updates
 from flatmq_tools.ota import package
 from ota.fakes import Client, Message
-
-sys.path.append(str(ROOT / "boards" / "shared"))
-
-from flatmq.ota import Updates
 
 ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
 MADE = package.Package("toy", "2", 20, archive=ARCHIVE)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
+import slots
 from conftest import interpreter_command
 from flatmq import port
 from flatmq_tools.ota import keys, package, push
@@ -50,8 +51,6 @@ class Esp32(Board):
 
     def power_on(self) -> None:
         """Boot, and again at each reset, until the program runs."""
-        import slots
-
         sys.modules["esp32"] = self.flash.module()  # type: ignore[assignment]
         sys.modules["machine"] = SimpleNamespace(reset=self._again)  # type: ignore[assignment]
         folder = str(self.folder)
@@ -102,14 +101,7 @@ class Esp32(Board):
         return found
 
 
-def _plain() -> Any:
-    import ota.board  # noqa: F401 (it knows where slots.py is)
-    import slots
-
-    return slots.store
-
-
-PLAIN = _plain()
+PLAIN = slots.store
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +112,6 @@ def key(key_file: Path) -> RSAPrivateKey:
 @pytest.fixture(autouse=True)
 def modules() -> Iterator[None]:
     """Leave no module of a board behind."""
-    import slots
-
     yield
     slots.store = PLAIN
     for name in ("esp32", "machine", "slots_esp32"):

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import sizes
+import slots
 from flatmq import port
+from flatmq.ota import fetch
 from flatmq_tools.ota import keys, push
 from ota.board import MADE, Board
 
@@ -36,8 +38,6 @@ class Member(Board):
 
     def starts(self) -> None:
         """Start, with what is on its flash."""
-        import slots  # see `ota.board`
-
         record = slots.load(str(self.folder))
         if slots.chosen(record, "reset"):
             slots.store(record, str(self.folder))
@@ -52,9 +52,6 @@ class Member(Board):
 def test_all_come_to_the_new_version_or_say_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import slots
-    from flatmq.ota import fetch
-
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
     keys.generate(tmp_path / "key")
@@ -107,8 +104,6 @@ def _has_ended(board: Member, text: bytes) -> bool:
 
 def test_a_restart_at_any_moment(tmp_path: Path) -> None:
     """In any turn, so between any two messages: the update goes on, and the new version runs."""
-    import slots
-
     keys.generate(tmp_path / "key")
     key = keys.private(tmp_path / "key")
     text = push.manifest(MADE, "dev/b", key)

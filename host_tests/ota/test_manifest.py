@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from conftest import ROOT, library, printed
 from flatmq import port, signed
+from flatmq.ota import fetch
 from flatmq_tools.ota import keys, push
 from ota.board import ARCHIVE, MADE, Board
 
@@ -81,8 +82,6 @@ def test_a_manifest_for_something_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It is signed, and not for this board, this flash or this version."""
-    from flatmq.ota import fetch
-
     monkeypatch.setattr(fetch, "_free", lambda folder: 1_000_000)
     said = {**_said(push.manifest(MADE, "dev/b", key)), **changed}
     board.hears(b"dev/b/ota/manifest", _signed(said, key))
@@ -255,8 +254,6 @@ def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
         patch.setattr(board.updates, "_collect", full)
         board.hears(*_manifest(OWN, 20, key))
         board.turns()
-        from flatmq.ota import fetch
-
         patch.undo()
         patch.setattr(fetch, "wanted", full)
         board.hears(*_manifest(OWN, 20, key))

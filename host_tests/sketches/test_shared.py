@@ -5,11 +5,12 @@ from __future__ import annotations
 import bisect
 import importlib
 import json
+import runpy
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,19 +36,14 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
-def _load(path: Path) -> ModuleType:
-    """A module without imports from a board, by its file."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _load(name: str) -> SimpleNamespace:
+    """What a module has that imports nothing of a board."""
+    return SimpleNamespace(**runpy.run_path(str(SHARED / f"{name}.py")))
 
 
 # Settings
 
-settings = _load(SHARED / "settings.py")
+settings = _load("settings")
 
 
 def _read(tmp_path: Path, text: str, *needed: str) -> dict[str, Any]:
@@ -116,7 +112,7 @@ def test_a_repository_does_not_take_the_file() -> None:
 
 # The boot id
 
-boot_id = _load(SHARED / "boot_id.py")
+boot_id = _load("boot_id")
 
 
 def test_boots_are_counted(tmp_path: Path) -> None:
