@@ -37,7 +37,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def _load(name: str) -> SimpleNamespace:
-    """What a module has that imports nothing of a board."""
+    """Load a module that imports nothing of a board."""
     return SimpleNamespace(**runpy.run_path(str(SHARED / f"{name}.py")))
 
 
