@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from flatmq_tools.ota import keys
 
@@ -15,3 +16,16 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("key") / "fleet"
     keys.generate(file)
     return file
+
+
+@pytest.fixture(scope="session")
+def other_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key that no board knows."""
+    file = tmp_path_factory.mktemp("key") / "other"
+    keys.generate(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def key(key_file: Path) -> RSAPrivateKey:
+    return keys.private(key_file)

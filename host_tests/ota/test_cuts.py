@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import sizes
 from conftest import ROOT, library, printed
-from flatmq_tools.ota import keys, package, push
+from flatmq_tools.ota import package, push
 
 HERE = Path(__file__).parent
 SLICES = 7
@@ -20,12 +21,10 @@ CASES = [(kind, first) for kind in ("application", "0", "1") for first in range(
 
 
 @pytest.mark.parametrize(("kind", "first"), sizes.one_each(CASES, lambda case: case[0]))
-def test_a_cut(kind: str, first: int, tmp_path: Path) -> None:
+def test_a_cut(kind: str, first: int, key: RSAPrivateKey, tmp_path: Path) -> None:
     """Of an application, or of firmware, whose boot loader can roll back (1) or not (0)."""
     is_firmware = kind != "application"
     scale = 30 if is_firmware else 1
-    key = tmp_path / "private"
-    public = keys.generate(key)
     old, new = (
         package.archive(
             {"main.mpy": bytes([n]) * 3000, "more/x.mpy": bytes(range(256)) * n * scale}
@@ -33,8 +32,9 @@ def test_a_cut(kind: str, first: int, tmp_path: Path) -> None:
         for n in (1, 9)
     )
     made = package.Package("toy", "2", 2, "firmware" if is_firmware else kind, new)
-    manifest = push.manifest(made, "dev/b", keys.private(key))
-    files = {"key": b"%x" % keys.modulus(public), "manifest": manifest, "old": old, "new": new}
+    manifest = push.manifest(made, "dev/b", key)
+    modulus = key.public_key().public_numbers().n
+    files = {"key": b"%x" % modulus, "manifest": manifest, "old": old, "new": new}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     path = [HERE, HERE.parent / "spool", ROOT / "boards" / "shared", library("micropython")]

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 import slots
 from conftest import interpreter_command
 from flatmq import port
-from flatmq_tools.ota import keys, package, push
+from flatmq_tools.ota import package, push
 from ota.board import Board
 from ota.fake_esp32 import Flash
 
@@ -102,11 +102,6 @@ class Esp32(Board):
 
 
 PLAIN = slots.store
-
-
-@pytest.fixture(scope="module")
-def key(key_file: Path) -> RSAPrivateKey:
-    return keys.private(key_file)
 
 
 @pytest.fixture(autouse=True)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import sizes
 import slots
 from flatmq import port
 from flatmq.ota import fetch
-from flatmq_tools.ota import keys, push
+from flatmq_tools.ota import push
 from ota.board import MADE, Board
 
 BOARDS, ALL = 200, 2000
@@ -29,7 +29,7 @@ TURNS = 6000
 class Member(Board):
     """A board of a fleet, over its restarts."""
 
-    def __init__(self, folder: Path, key: Any, fault: str) -> None:
+    def __init__(self, folder: Path, key: RSAPrivateKey, fault: str) -> None:
         folder.mkdir()
         super().__init__(folder, key)
         self._key = key
@@ -50,12 +50,10 @@ class Member(Board):
 
 
 def test_all_come_to_the_new_version_or_say_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    keys.generate(tmp_path / "key")
-    key = keys.private(tmp_path / "key")
     text = push.manifest(MADE, "group/attic", key)
     chance = random.Random(1)
     fleet = []
@@ -102,10 +100,8 @@ def _has_ended(board: Member, text: bytes) -> bool:
     return found.state in push.ENDS and not board.resets
 
 
-def test_a_restart_at_any_moment(tmp_path: Path) -> None:
+def test_a_restart_at_any_moment(tmp_path: Path, key: RSAPrivateKey) -> None:
     """In any turn, so between any two messages: the update goes on, and the new version runs."""
-    keys.generate(tmp_path / "key")
-    key = keys.private(tmp_path / "key")
     text = push.manifest(MADE, "dev/b", key)
     for moment in range(40):
         board = Member(tmp_path / str(moment), key, "")

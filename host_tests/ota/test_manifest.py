@@ -23,11 +23,6 @@ OTHER = {"counter": 21, "version": "3", "kind": "firmware", "board": "pico", "to
          "size": 1, "piece": 256, "sha256": "0" * 64}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def key(key_file: Path) -> RSAPrivateKey:
-    return keys.private(key_file)
-
-
 @pytest.fixture
 def board(tmp_path: Path, key: RSAPrivateKey) -> Board:
     return Board(tmp_path, key)

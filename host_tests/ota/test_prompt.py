@@ -106,12 +106,11 @@ def test_too_small_for_what_is_to_be_said() -> None:
             make()
 
 
-def test_without_the_key(board: Board, near: broker.Broker, tmp_path: Path) -> None:
-    keys.generate(tmp_path / "other")
+def test_without_the_key(board: Board, near: broker.Broker, other_key_file: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prompt, "_ANSWER_S", 0.5)
         with pytest.raises(prompt.PromptError, match="does not answer"):
-            _typed(near, tmp_path / "other", "led[0] = 9")
+            _typed(near, other_key_file, "led[0] = 9")
     assert board.names["led"] == [0]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flatmq_tools import broker
-from flatmq_tools.ota import keys
 from ota.desk import Desk
 
 
@@ -75,9 +74,8 @@ def test_it_goes_on_after_a_reset(desk: Desk) -> None:
     assert desk.lives("2") == ["1", "2"]
 
 
-def test_a_manifest_by_another_key_is_refused(desk: Desk, tmp_path: Path) -> None:
-    keys.generate(tmp_path / "other")
-    pushed = desk.push(desk.package(), key=tmp_path / "other")
+def test_a_manifest_by_another_key_is_refused(desk: Desk, other_key_file: Path) -> None:
+    pushed = desk.push(desk.package(), key=other_key_file)
     assert desk.lives("1") == ["1"]
     assert pushed.ended()[0] == 1
     assert "refused: signature: it is not by the key of this board" in pushed.text.getvalue()
