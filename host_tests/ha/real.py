@@ -28,7 +28,7 @@ from conftest import ROOT, interpreter_command, library
 from flatmq_tools import broker, interpreter, ports
 from observer import Observer
 from pipeline.look import browser
-from sketches.board_bench import ATTACHED, Board
+from sketches.board_bench import ATTACHED, Board, settings
 
 VERSION = "2025.4.4"
 VENV = ROOT / "build" / "home-assistant"
@@ -262,12 +262,8 @@ def bench() -> Iterator[tuple[HomeAssistant, Tank, Board, Observer]]:
         stack.callback(home.stop)
         tank = Tank(to, folder / "tank.txt")
         stack.callback(tank.kill)
-        settings = {
-            "device": {"name": "station", "interval": 1, "parts": "ha"},
-            "wifi": {"ssid": "home", "password": "s3cret"},
-            "broker": {"host": to.host, "port": to.port},
-        }
-        station = Board("pico_w", folder / "station", settings, to.port)
+        given = settings("station", to.host, to.port, parts="ha")
+        station = Board("pico_w", folder / "station", given, to.port)
         stack.callback(station.kill)
         seen = stack.enter_context(Observer(to.host, to.port, CONFIG, "dev/#"))
         seen.publish("dev/tank-1/latest", "1.1", retain=True)

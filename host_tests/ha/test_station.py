@@ -13,7 +13,7 @@ import pytest
 from conftest import SharedBrokers
 from ha import documented
 from observer import Observer, retained
-from sketches.board_bench import ATTACHED, BOARDS, ROM, Board
+from sketches.board_bench import ATTACHED, BOARDS, ROM, Board, settings
 
 CONFIG = "homeassistant/device/{}/config"
 
@@ -61,12 +61,8 @@ def bench(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Any]:
     made: list[tuple[Board, Hub]] = []
 
     def boot(device: str, setup: str = "", sketch: str = "pico_w", **of_device: Any) -> Any:
-        settings = {
-            "device": {"name": device, "interval": 1, **of_device},
-            "wifi": {"ssid": "home", "password": "s3cret"},
-            "broker": {"host": broker.host, "port": broker.port},
-        }
-        board = Board("pico_w", tmp_path / device, settings, broker.port)
+        given = settings(device, broker.host, broker.port, **of_device)
+        board = Board("pico_w", tmp_path / device, given, broker.port)
         (board.folder / "main.py").write_text((BOARDS / sketch / "main.py").read_text())
         (board.folder / "boot_id").write_text("1")
         made.append((board, Hub(broker.host, broker.port, device)))

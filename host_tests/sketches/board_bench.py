@@ -69,6 +69,15 @@ def resolved(payload: bytes) -> dict[str, Any]:
     return {r["n"]: (r["v"], r.get("u")) for r in pack}
 
 
+def settings(device: str, host: str, port: int, **of_device: Any) -> dict[str, Any]:
+    """The settings of a board that reads every second."""
+    return {
+        "device": {"name": device, "interval": 1, **of_device},
+        "wifi": {"ssid": "home", "password": "s3cret"},
+        "broker": {"host": host, "port": port},
+    }
+
+
 def sketch(name: str) -> Path:
     """The main.py of a board's own sketch."""
     return BOARDS / boards.load(name).sketch / "main.py"

@@ -40,6 +40,7 @@ from sketches.board_bench import (
     Board,
     Watcher,
     resolved,
+    settings,
     sketch,
     switched_on,
 )
@@ -74,12 +75,9 @@ class Stand:
         self, name: str, device: str, port: int = 0, serial: bool = False, **of_device: Any
     ) -> Board:
         """A board that is not switched on."""
-        settings = {
-            "device": {"name": device, "interval": 1, **of_device},
-            "wifi": {"ssid": "home", "password": "s3cret"},
-            "broker": {"host": self.host, "port": port or self.port},
-        }
-        board = Board(name, self._folder / (device or name), settings, port or self.port, serial)
+        port = port or self.port
+        given = settings(device, self.host, port, **of_device)
+        board = Board(name, self._folder / (device or name), given, port, serial)
         self._boards.append(board)
         return board
 
@@ -434,8 +432,8 @@ def test_a_sleeping_board_keeps_its_network(case: str, kind: str, stand: Stand) 
     assert asked() == FRESH
     setup = "import wifi as w;w.KEPT_MS = w.GRACE_MS = 300;w.FIRST_MS = 50"
     if change == "settings.json":
-        settings = board.folder / change
-        settings.write_text(settings.read_text().replace('"home"', '"other"'))
+        file = board.folder / change
+        file.write_text(file.read_text().replace('"home"', '"other"'))
     elif change == "slept":
         (board.folder / change).unlink()
     elif change.startswith("{"):
