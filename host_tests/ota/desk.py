@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import subprocess
 import threading
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -27,16 +28,15 @@ _LIVES = 12
 _DEADLINE = 100.0  # s of a life, and of a push
 
 
-@dataclass
-class Pushed:
-    thread: threading.Thread
-    text: io.StringIO
-    status: int | None = None
+class Pushed(NamedTuple):
+    """A push that runs, or has run."""
 
-    def ended(self) -> tuple[int | None, str]:
+    future: Future[int]
+    text: io.StringIO
+
+    def ended(self) -> tuple[int, str]:
         """Wait for it; return its status and what it said."""
-        self.thread.join(_DEADLINE)
-        return self.status, self.text.getvalue()
+        return self.future.result(_DEADLINE), self.text.getvalue()
 
 
 class Desk:
@@ -49,7 +49,7 @@ class Desk:
         self.key = key
         self._made = 0
         self._over = threading.Event()
-        self._pushes: list[Pushed] = []
+        self._pushes = ThreadPoolExecutor()
 
     def text(self, name: str, fault: str, minutes: float) -> str:
         """Return the main.py of a version of the sketch."""
@@ -87,24 +87,16 @@ class Desk:
 
     def push(self, file: Path, target: str = "pico-1", key: Path | None = None) -> Pushed:
         """Begin to push a package."""
-        console = Console(file=io.StringIO(), width=200)
-        pushed = Pushed(threading.Thread(), console.file)  # type: ignore[arg-type]
-
-        def run() -> None:
-            pushed.status = push.main(
-                self.near, target, file, key or self.key, None, None, _DEADLINE, console,
-                self._over.is_set,
-            )  # fmt: skip
-
-        pushed.thread = threading.Thread(target=run, daemon=True)
-        pushed.thread.start()
-        self._pushes.append(pushed)
-        return pushed
+        text = io.StringIO()
+        future = self._pushes.submit(
+            push.main, self.near, target, file, key or self.key, None, None, _DEADLINE,
+            Console(file=text, width=200), self._over.is_set,
+        )  # fmt: skip
+        return Pushed(future, text)
 
     def stop(self) -> None:
         self._over.set()
-        for pushed in self._pushes:
-            pushed.thread.join()
+        self._pushes.shutdown()
 
     def life(self, pieces: int = 0) -> str:
         """Have the board run until it is reset or its sketch ends; return what it printed."""
