@@ -8,7 +8,7 @@ import json
 import sys
 
 from expectations import expected
-from flatmq.rare.setup import tcp
+from flatmq.setup import tcp
 from scenario_env import Env, start
 
 

@@ -127,7 +127,7 @@ def test_troubleshooting_names_errors_of_the_client() -> None:
     named = {part.strip() for row in rows[1:] for text in re.findall("`(.*?)`", row)
              for part in text.split("…")} - {""}  # fmt: skip
     assert len(named) > 8
-    known = (LIB / "flatmq" / "rare" / "reasons.py").read_text("utf-8")
+    known = (LIB / "flatmq" / "reasons.py").read_text("utf-8")
     assert {text for text in named if text not in known} <= {
         "0x86", "0x87", "ECONNREFUSED", "Errno 111",
     }  # fmt: skip

@@ -35,7 +35,7 @@ def _check(folder: Path, source: str) -> str:
 def test_a_program_is_checked_against_the_client(tmp_path: Path) -> None:
     source = """\
 from flatmq import Client
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from flatmq.port import ticks_ms
 
 def take(message: Message) -> None:

@@ -59,24 +59,24 @@ MAY_BE_ON_HEAP = {
     "port": {"load", "drop"},
     "properties": {"Properties.__init__", "block", "_put"},
     # Once a peer has closed the connection.
-    "rare/aside": {"Aside._behind"},
+    "alone": {"Alone._behind"},
     "rare/connecting": {"connect", "leave"},
     # For a connection that is made, accepted or lost; the first is `step`.
-    "rare/dial": {"static string 149", "other", "lost"},
+    "dial": {"static string 149", "other", "lost"},
     "rare/hello": {"parts_of", "ask", "static string 159"},  # the last is `update`
-    "rare/methods": {"static string 86.run"},  # in `get`
+    "methods": {"static string 86.run"},  # in `get`
     "rare/parts": {"publish_from", "Parts.publish"},
-    "rare/reasons": {"explained"},
+    "reasons": {"explained"},
     "rare/saying": {"set_will", "reconfigure", "_change"},
-    "rare/setup": {"make", "make.<listcomp>"},
+    "setup": {"make", "make.<listcomp>"},
     # For CONNACK.
     "rare/qos2": {"resume"},
     # A message that is dropped, packet identifiers that are used up, and a loss.
     "rare/strays": {"next_id", "next_id.<dictcomp>", "report", "lost"},
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
-    "rare/subs": {"static string 138", "resume", "flush", "other"},
-    "rare/subscribing": {"subscribe", "unsubscribe", "fill", "check", "check.<listcomp>"},
+    "subs": {"static string 138", "resume", "flush", "other"},
+    "subscribing": {"subscribe", "unsubscribe", "fill", "check", "check.<listcomp>"},
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},
     # For a signature.

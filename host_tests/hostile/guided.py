@@ -29,8 +29,8 @@ JUDGES = ("oracle", "oracle_parts")
 HARNESS = [f"hostile.{p.stem}" for p in HERE.glob("*.py") if p.stem not in JUDGES]
 
 CLIENT = (
-    "engine", "rare.message", "rare.message", "rare.aside", "rare.dial", "rare.pieces",
-    "rare.qos2", "rare.reasons", "rare.strays", "rare.subs", "rare.subscribing", "rare.wild",
+    "engine", "message", "message", "alone", "dial", "rare.pieces",
+    "rare.qos2", "reasons", "rare.strays", "subs", "subscribing", "rare.wild",
     "wire",
 )  # fmt: skip
 

@@ -87,11 +87,11 @@ FAULTS: Faults = {
             "self.taken = False  # a handler may", "pass  # a handler may"
         ),
     },
-    "rare/aside": {
+    "alone": {
         "no PINGRESP is waited for": ("if self.asked < 2:", "if not self.asked:"),
         "all go at once": ("if self.left <= 0 and not self.suspects:", "if True:"),
     },
-    "rare/dial": {
+    "dial": {
         "DUP goes to a broker that has forgotten": ("c.q[p] &= 0xF7", "pass"),
         "MQTT 3.1 does not subscribe again": (" or c.version == 3)\n", ")\n"),
         "a session is trusted that was never seen": (
@@ -101,7 +101,7 @@ FAULTS: Faults = {
             "if p < sent and (q[p] & 6 or e <= sent):", "if e <= sent and not q[p] & 6:"
         ),
     },
-    "rare/subs": {
+    "subs": {
         "unanswered requests are forgotten": (
             "            waiting.append(r)\n", "            pass\n"
         ),
@@ -141,7 +141,7 @@ FAULTS_5: Faults = {
         "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
         "any reason code is an error": ("if code > 127:", "if code:"),
         "a refused message stays": (
-            'load("reasons", "v5").refused(c, first, pid, code)', "None"
+            'load("reasons", "v5.").refused(c, first, pid, code)', "None"
         ),
         "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
         "AUTH cuts a CONNECT that is half out": (

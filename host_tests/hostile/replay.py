@@ -15,8 +15,8 @@ from binascii import crc32
 from hostile import cases, drive
 
 RARE = (
-    "aside", "checks", "connecting", "dial", "hello", "methods", "pieces", "qos2",
-    "reading", "reasons", "strays", "subs", "subscribing", "wild",
+    "alone", "rare.checks", "rare.connecting", "dial", "rare.hello", "methods", "rare.pieces",
+    "rare.qos2", "rare.reading", "reasons", "rare.strays", "subs", "subscribing", "rare.wild",
 )  # fmt: skip
 RARE_5 = (
     "alias", "auth", "carry", "faulty", "flow", "hello", "methods", "packets", "passing", "pieces",
@@ -36,14 +36,14 @@ def load():
 
     flatmq.port.drop = lambda *_names: None  # nothing is let go of
     from flatmq import Client
-    from flatmq.rare.message import Message
+    from flatmq.message import Message
 
     for name in ("stream_tls", "stream_websocket", "v5"):  # what differs on CPython
         __import__("flatmq." + name)
-    KEPT.extend([flatmq.port.load(name) for name in RARE])
+    KEPT.extend([flatmq.port.load(name, "") for name in RARE])
     KEPT[0].let_go = lambda: None
-    for name, home in flatmq.port.load("methods").modules().items():
-        setattr(Client, name, getattr(flatmq.port.load(home), name))
+    for name, home in flatmq.port.load("methods", "").modules().items():
+        setattr(Client, name, getattr(flatmq.port.load(home, ""), name))
     reading = flatmq.port.load("reading")
     for name in reading._NAMES:
         setattr(Message, name, getattr(reading, name))
@@ -54,9 +54,9 @@ def load_5():
     from flatmq.port import load
     from flatmq.v5 import Client5
 
-    KEPT.extend([load(name, "v5") for name in RARE_5])
-    for name, home in load("methods", "v5").modules().items():
-        setattr(Client5, name, getattr(load(home, "v5"), name))
+    KEPT.extend([load(name, "v5.") for name in RARE_5])
+    for name, home in load("methods", "v5.").modules().items():
+        setattr(Client5, name, getattr(load(home, "v5."), name))
 
 
 def fill(client):
@@ -81,7 +81,7 @@ def fill(client):
         some[:] = now
     now = client.subscriptions[:]
     client.subscriptions.extend([None] * 3)  # with many it remembers more topic names
-    load("subscribing").learn(client)
+    load("subscribing", "").learn(client)
     client.subscriptions[:] = now
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         for qos in (0, 1, 2):
@@ -94,7 +94,7 @@ def fill_5(client):
     """Do the same for what MQTT 5 adds."""
     from flatmq.port import load
 
-    client.pieces.walk = load("passing", "v5").Walk()
+    client.pieces.walk = load("passing", "v5.").Walk()
     client.pieces.walk.begin(0)
     for _ in range(8):
         client.owed.append(0)

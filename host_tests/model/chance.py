@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 import peer
 from flatmq import Client
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from model.broker import Broker
 from model.judge import Fault, Judge, hold
 from model.network import BY_PEER, ENDS, Due, Link

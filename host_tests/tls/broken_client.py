@@ -23,7 +23,7 @@ WARM = 6  # rounds before the heap is looked at for the first time
 PATIENCE = 120000  # ms until a round is given up
 # What some losses load. It is let go of, but MicroPython keeps its names, and the room for them in
 # the package, for ever: they must be there before the heap is looked at for the first time.
-LOADED = ("aside", "qos2", "queue", "reading", "reasons", "strays")
+LOADED = ("alone", "rare.qos2", "queue", "rare.reading", "reasons", "rare.strays")
 
 
 class Wrong(Exception):
@@ -172,10 +172,10 @@ class Bench:
 
 def load_what_losses_load():
     """Have the names of all that a loss may load in the heap, beside what is loaded now."""
-    more = [name for name in LOADED if "flatmq.rare." + name not in sys.modules]
+    more = [name for name in LOADED if "flatmq." + name not in sys.modules]
     for name in more:
-        load(name)
-    drop(*more)
+        load(name, "")
+    drop(*[name.rpartition(".")[2] for name in more])
 
 
 def held():

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from unittest import mock
 
+import flatmq.dial
 import flatmq.port
-import flatmq.rare.dial
-import flatmq.rare.setup
+import flatmq.setup
 from flatmq import Client, frames, stream_uart
 from flatmq_tools.bridge.conversation import Conversation
 from spool.model_broker import Broker
@@ -183,7 +183,7 @@ class World:
     def __enter__(self) -> World:
         for module in (flatmq.port, stream_uart):
             self._patches.append(mock.patch.object(module, "ticks_ms", self.ticks))
-        for module in (flatmq.rare.setup, flatmq.rare.dial, stream_uart):
+        for module in (flatmq.setup, flatmq.dial, stream_uart):
             self._patches.append(mock.patch.object(module, "random", self._random))
         self._patches.append(mock.patch.object(frames, "crc", quick_crc))
         for patch in self._patches:

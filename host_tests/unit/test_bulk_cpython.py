@@ -11,7 +11,7 @@ import pytest
 
 import peer
 from flatmq.bulk_cpython import head_of, take_in_bulk
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from packets import build, strict
 from packets.properties import Id
 from unit.fake_link import Bench, fake_clock

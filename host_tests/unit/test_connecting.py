@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import flatmq.rare.dial
+import flatmq.dial
 import peer
 from brokers.scripted import fail
 from flatmq import MQTTError
@@ -55,7 +55,7 @@ def pause(bench: Bench) -> int:
 def test_the_pause_doubles_to_its_limit(
     largest: bool, make: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flatmq.rare.dial, "random", Dice(largest))
+    monkeypatch.setattr(flatmq.dial, "random", Dice(largest))
     bench = make(retry_ms=100, retry_max_ms=1000)
     bench.link.fails = "connect"
     pauses = tries(bench, 8)

@@ -162,7 +162,7 @@ def test_ctrl_c_does_not_start_a_client_that_has_disconnected(
     assert ctrl_c.at > 3
 
 
-MODULES = ["engine", "flatmq rare.message v5", "rare.dial rare.subs rare.qos2"]
+MODULES = ["engine", "flatmq message v5", "dial subs rare.qos2"]
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -245,7 +245,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return real(name, globals, locals, fromlist, level)
 
     monkeypatch.setattr("builtins.__import__", load)
-    on_demand = ("flatmq.show", "flatmq.v5.flow", "flatmq.v5.reasons", "flatmq.rare.")
+    names = "show dial subs alone reasons v5.flow v5.reasons rare."
+    on_demand = tuple(f"flatmq.{name}" for name in names.split())
     for name in [name for name in sys.modules if name.startswith(on_demand)]:
         monkeypatch.delitem(sys.modules, name)
     return missing
@@ -323,7 +324,7 @@ def _sent(bench: Bench5) -> list[tuple[bytes, int, int]]:
     return [(p.payload, p.pid, p.dup) for p in bench.packets() if p.name == "PUBLISH"]
 
 
-@pytest.mark.parametrize("modules", [{"flow"}, {"aside"}, {"aside", "flow", "reasons"}])
+@pytest.mark.parametrize("modules", [{"flow"}, {"alone"}, {"alone", "flow", "reasons"}])
 def test_what_was_accepted_is_sent_within_the_limits_once_there_is_memory(
     modules: set[str], clock: Clock, short: set[str]
 ) -> None:

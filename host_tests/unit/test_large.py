@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import peer
 import sizes
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from unit import fake_link
 from unit.both_versions import VERSIONS, VersionBench
 from unit.fake_link import FakeStream, fake_clock

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 import peer
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from unit.both_versions import VersionBench
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, PINGREQ = 3, 4, 5, 6, 7, 8, 12

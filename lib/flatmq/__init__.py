@@ -14,20 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .rare import (
-        aside,
-        connecting,
-        handover,
-        parts,
-        publishing,
-        saying,
-        strays,
-        subscribing,
-        waiting,
-    )
+    from . import subscribing, waiting
+    from .alone import Alone
+    from .message import Message, Subscription
     from .rare import bulk as queueing
-    from .rare.message import Message, Subscription
-    from .rare.setup import Stats
+    from .rare import connecting, handover, parts, publishing, saying, strays
+    from .setup import Stats
     from .stream_tls import TLS
 
 __version__ = "0.2.0"
@@ -212,9 +204,9 @@ class Client(Shown):
     # The engine
     step: "Callable[[int | None], Any]"  # returns a bool, or an exception to be raised
     sent: int  # bytes of `q` written on this connection
-    began: int  # how far the connection came: see `rare.dial.lost`
+    began: int  # how far the connection came: see `dial.lost`
 
-    # The engine and `rare.message`: what comes in
+    # The engine and `message`: what comes in
     rx: bytearray
     message: "Any"  # a Message, once there is a subscription or a message
     ack: bytearray  # the next PUBACK, PUBREC, PUBREL or PUBCOMP
@@ -227,7 +219,7 @@ class Client(Shown):
     limit: int  # of how many,
     found: bool  # and whether there was one
 
-    # The engine and `rare.dial`: the connection
+    # The engine and `dial`: the connection
     hello: bytearray  # CONNECT
     stream: "Any"
     due: int  # when something is to be done next
@@ -245,15 +237,15 @@ class Client(Shown):
     apart: bool  # they are sent one at a time
     five: "Any"  # the module `v5.packets`, None in 3.1.1
     two: "Any"  # the module `rare.qos2`, once it is loaded,
-    subs: "Any"  # and `rare.subs`
+    subs: "Any"  # and `subs`
     large: "parts.Parts | None"
     pieces: "Any"
-    alone: "aside.Aside | None"
+    alone: "Alone | None"
     gone: "list[int] | None"  # dropped messages that are still in `q`
     renamed: "Any"  # a dict: new packet identifiers by those that `publish` returned
 
     if TYPE_CHECKING:
-        # The methods that `rare.methods` adds
+        # The methods that `methods` adds
         abandon = connecting.abandon
         queue = queueing.queue
         connect = connecting.connect
@@ -309,14 +301,14 @@ class Client(Shown):
     else:
 
         def __new__(kind, *args, **options):  # `cls` would be one more name
-            return load("setup").new(kind, args, options)
+            return load("setup", "").new(kind, args, options)
 
         def __init__(self, *args, **options):
-            load("setup").make(self, *args, **options)
+            load("setup", "").make(self, *args, **options)
 
     def __getattr__(self, name):
         # Rarely called methods are loaded with their first call.
-        return load("methods").get(self, name)
+        return load("methods", "").get(self, name)
 
     def publish(
         self,
@@ -422,7 +414,7 @@ class Client(Shown):
         if self.end + size <= self.room and (
             not qos
             or self.kept < self.inflight
-            # Messages that have gone behind the others keep none out: see `rare.aside`.
+            # Messages that have gone behind the others keep none out: see `alone`.
             or (self.alone and self.kept - self.alone.behind() < self.inflight)
         ):
             return False
@@ -453,7 +445,7 @@ class Client(Shown):
         except ValueError:
             return False  # called by a handler
         except StopIteration:
-            load("setup").run(self)  # Ctrl-C has ended the engine
+            load("setup", "").run(self)  # Ctrl-C has ended the engine
             return False
         if ms is False or ms is True:
             return ms
@@ -469,7 +461,7 @@ class Client(Shown):
         except ValueError:
             return True
         except StopIteration:
-            load("setup").run(self)
+            load("setup", "").run(self)
             return True
         if left is False or left is True:
             return left
@@ -477,6 +469,6 @@ class Client(Shown):
 
 
 if not MICROPYTHON:
-    load("methods").install(Client)
+    load("methods", "").install(Client)
     # CPython does not specialize attribute access in a class that has a __getattr__.
     del Client.__getattr__

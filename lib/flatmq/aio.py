@@ -9,15 +9,15 @@ import asyncio
 from . import Client as Core
 from . import MQTTError
 from .engine import HOLD
+from .message import Message
 from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
-from .rare.message import Message
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from .rare.message import Subscription
+    from .message import Subscription
 
 _BUSY = const(4)  # most ms between two polls while an acknowledgement is awaited
 

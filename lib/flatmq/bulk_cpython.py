@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from . import Client
-from .rare.message import Message, claim
+from .message import Message, claim
 from .rare.pieces import Pieces
 from .v5 import Client5
 from .v5.pieces import Pieces as Pieces5
 from .v5.walk import number
 from .wire import put_length
 
-_LONG_NAME = 33  # see `rare.reasons`
+_LONG_NAME = 33  # see `reasons`
 _PROPERTIES = 40
 _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
 

@@ -28,7 +28,7 @@ _SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30
 _MASK = const(0x3FFFFFFF)
 _NAMES = const(8)  # remembered topic names: see `route`
 
-# Reasons why a connection ends, with their texts in `rare.reasons`.
+# Reasons why a connection ends, with their texts in `reasons`.
 _END = const(1)
 _NO_CONNACK = const(3)
 _NO_PINGRESP = const(4)
@@ -143,7 +143,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
                         try:
-                            dial = load("dial")
+                            dial = load("dial", "")
                             stream = dial.step(c)
                             if c.state == "waiting":
                                 ms = 0  # it has failed, which the application sees first
@@ -277,7 +277,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     if end > have:
                         if end - at > size and t <= have:
                             if m is None:
-                                m = load("message").claim(c)
+                                m = load("message", "").claim(c)
                             m.first = first
                             m.t = t
                             m.end = end
@@ -304,7 +304,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             i = i + 1 & _NAMES - 1
                             if i == last:
                                 if not routes:
-                                    m = load("message").claim(c)
+                                    m = load("message", "").claim(c)
                                     names = c.names
                                     routes = c.routes
                                 i = m.route(t, e)
@@ -424,9 +424,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if five:
                                 h = five
                             elif first == 0x20:
-                                h = load("dial")
+                                h = load("dial", "")
                             elif first & 0xDF == 0x90:
-                                h = c.subs or load("subs")
+                                h = c.subs or load("subs", "")
                             else:
                                 h = c.two = c.two or load("qos2")
                             what = h.other(c, first, t, end)
@@ -541,7 +541,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.began = 0 if left or (c.large and c.large.begun) else 1
                         if opened:
                             c.began |= 2
-                    (dial or load("dial")).lost(c, what, doing)
+                    (dial or load("dial", "")).lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try
                     sent = pos = left = more = again = 0

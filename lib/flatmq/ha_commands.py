@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .ha import Component
-    from .rare.message import Message
+    from .message import Message
 
 PRESSES = {b"button": b"PRESS", b"update": b"INSTALL"}
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import Client
-    from .rare.message import Message
+    from .message import Message
 
 _AROUND = const(12)  # bytes of a PUBLISH besides its topic name and payload
 _HEAD = const(11)  # bytes: ten digits and a space

@@ -24,13 +24,13 @@ else:
     from .port_cpython import Shown, collect, const, ticks_add, ticks_diff, ticks_ms  # noqa: F401
 
 
-def load(name: str, path: str = "rare") -> "object":
-    """Return the module `name` of `flatmq.rare`, or of the package `path` there.
+def load(name: str, path: str = "rare.") -> "object":
+    """Return the module `name` of the folder `path`.
 
     This is the only place where a module is loaded by its name: see "When memory is
     claimed" in docs/design.md.
     """
-    module = __import__("flatmq." + path + "." + name, None, None, (name,))
+    module = __import__("flatmq." + path + name, None, None, (name,))
     try:
         return module
     except NameError:  # what MicroPython may return after a load that memory was too short for

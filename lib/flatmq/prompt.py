@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import Client
-    from .rare.message import Message
+    from .message import Message
 
 _LARGEST = const(2048)  # bytes of a signed line
 _MOST = const(600)  # characters of an answer

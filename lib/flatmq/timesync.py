@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from . import Client
-    from .rare.message import Message
+    from .message import Message
 
 _AGAIN_MS = const(15000)  # after a request that was not answered, or too late
 _DAY = const(86400)

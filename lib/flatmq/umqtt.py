@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .rare.message import Message, Subscription
+    from .message import Message, Subscription
 
 _TIMEOUT = const(10000)  # ms
 _QUIET = const(6)  # times `timeout` without a packet until wait_msg checks the link

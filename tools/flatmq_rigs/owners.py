@@ -12,49 +12,49 @@ from pathlib import Path
 
 import flatmq
 
-SETUP = {"rare/setup", "v5/setup"}
+SETUP = {"setup", "v5/setup"}
 PUBLISH = {"__init__", "v5/__init__"}  # `publish` of each version
-QUEUE = {"engine", "rare/dial", "rare/queue", "rare/handover", "rare/connecting"}
+QUEUE = {"engine", "dial", "queue", "rare/handover", "rare/connecting"}
 # Attributes, and their writers.
 WRITERS: dict[str, set[str]] = {
     # The queue, and what waits in it
     "end": {*PUBLISH, *QUEUE, "v5/fallback"},
-    "kept": {*PUBLISH, *QUEUE, "rare/strays"} - {"rare/dial"},
-    "pending": {*PUBLISH, *QUEUE, "rare/strays", "rare/parts"} - {"rare/dial"},
-    "sent": {"engine", "rare/dial", "rare/queue"},
+    "kept": {*PUBLISH, *QUEUE, "rare/strays"} - {"dial"},
+    "pending": {*PUBLISH, *QUEUE, "rare/strays", "rare/parts"} - {"dial"},
+    "sent": {"engine", "dial", "queue"},
     "gone": {"engine", "rare/strays", "rare/connecting"},
     "full": {"__init__", "engine", "rare/strays", "rare/handover", "rare/connecting"},
-    "last_id": {*PUBLISH, "rare/subs", "rare/aside", "rare/parts"},
-    "stop": {"engine", "rare/queue", "rare/strays", "rare/handover"},
-    "renamed": {"engine", "rare/aside", "rare/qos2", "rare/strays", "rare/connecting"},
-    "alone": {"rare/dial", "rare/aside", "rare/connecting", "v5/packets", "v5/flow"},
+    "last_id": {*PUBLISH, "subs", "alone", "rare/parts"},
+    "stop": {"engine", "queue", "rare/strays", "rare/handover"},
+    "renamed": {"engine", "alone", "rare/qos2", "rare/strays", "rare/connecting"},
+    "alone": {"dial", "alone", "rare/connecting", "v5/packets", "v5/flow"},
     "large": {"rare/parts", "v5/methods", "v5/passing"},
     # The message that is published
     "topic": {*PUBLISH, "v5/alias", "v5/packets"},
     "head qos": {"__init__", "v5/alias"},
     # The connection
-    "state": {"__init__", "engine", "rare/dial"},
-    "connected since tries began": {"engine", "rare/dial"},
-    "error": {"engine", "rare/dial", "rare/connecting", "v5/fallback"},
+    "state": {"__init__", "engine", "dial"},
+    "connected since tries began": {"engine", "dial"},
+    "error": {"engine", "dial", "rare/connecting", "v5/fallback"},
     "due": {
-        "__init__", "engine", "rare/dial", "rare/connecting", "rare/waiting", "v5/packets",
+        "__init__", "engine", "dial", "rare/connecting", "waiting", "v5/packets",
         "v5/replies",
     },
-    "leaving": {"__init__", "rare/dial", "rare/connecting"},
+    "leaving": {"__init__", "dial", "rare/connecting"},
     "quiet": {"rare/connecting"},
-    "asked": {"engine", "rare/dial", "rare/waiting"},
+    "asked": {"engine", "dial", "waiting"},
     "interval tick": {"rare/saying", "v5/packets"},
-    "hello": {"rare/dial", "rare/saying", "v5/hello", "v5/fallback"},
+    "hello": {"dial", "rare/saying", "v5/hello", "v5/fallback"},
     "password": {"rare/saying", "v5/saying", "v5/fallback"},
     "link": {"rare/saying", "bulk_cpython", "umqtt"},
     # What comes in
-    "done limit": {"rare/dial", "rare/several", "rare/strays", "rare/subscribing"},
-    "apart": {"rare/strays", "rare/subs"},
+    "done limit": {"dial", "rare/several", "rare/strays", "subscribing"},
+    "apart": {"rare/strays", "subs"},
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
-    "unsure": {"rare/dial", "rare/qos2"},
-    "newest": {"rare/message", "rare/subscribing"},
+    "unsure": {"dial", "rare/qos2"},
+    "newest": {"message", "subscribing"},
     "two": {"engine", "rare/pieces", "rare/handover", "v5/packets"},
-    "subs": {"engine", "rare/dial", "rare/subscribing", "v5/subscribing"},
+    "subs": {"engine", "dial", "subscribing", "v5/subscribing"},
     # Hooks, each for one module that is built on the client
     "gate": {"spool", "umqtt"},
     "on_dropped": {"spool", "aio"},

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import flatmq
-from flatmq.rare import methods
+from flatmq import methods
 from flatmq.v5 import methods as methods_5
 from flatmq_tools import bytecode
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PARTS: dict[str, tuple[str, ...]] = {
     "package": (
         "every",
-        *(f"rare/{name}" for name in {*methods.modules().values()} - {"handover"}),
+        *(home.replace(".", "/") for home in {*methods.modules().values()} - {"rare.handover"}),
     ),
     "spool": ("spool", "rare/handover"),
     "crashes": ("crash", "log", "timesync"),
@@ -73,8 +73,9 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         names = [[*(each for each in base if each), alias.name] for alias in node.names]
     elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "load" and node.args:
         name = node.args[0]
-        folder = str(ast.literal_eval(node.args[1])) if node.args[1:] else "rare"
-        names = [["flatmq", folder, str(name.value)]] if isinstance(name, ast.Constant) else []
+        folder = str(ast.literal_eval(node.args[1])) if node.args[1:] else "rare."
+        dotted = f"flatmq.{folder}{name.value!s}" if isinstance(name, ast.Constant) else ""
+        names = [dotted.split(".")]
     else:
         return
     for first, *rest in names:

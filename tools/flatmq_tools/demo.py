@@ -31,7 +31,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from flatmq import Client, MQTTError
-from flatmq.rare.message import Message
+from flatmq.message import Message
 
 from . import broker, folders, interpreter
 from .bytecode import SOURCES, compiled

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flatmq import Client, MQTTError
-from flatmq.rare.message import Message, Subscription
+from flatmq.message import Message, Subscription
 
 from .password import PASSWORD
 from .trust import Trust

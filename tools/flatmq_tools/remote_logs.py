@@ -11,7 +11,7 @@ from typing import TextIO
 from rich.console import Console
 
 from flatmq import Client
-from flatmq.rare.message import Message
+from flatmq.message import Message
 
 from .desk_client import TURN_MS, follow, made, printable
 from .trust import Trust

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from flatmq.rare.message import Message
+from flatmq.message import Message
 
 from .desk_client import TURN_MS, follow, made, printable
 from .trust import Trust

@@ -2,7 +2,7 @@
 
 import packets
 from flatmq import Client
-from flatmq.rare.setup import tcp
+from flatmq.setup import tcp
 from flatmq.stream_websocket import WebSocket
 from sockets import LONG, Echo
 

@@ -32,7 +32,7 @@ NUMBER = 6  # digits at the beginning of each payload
 FILES = "/dev/fd"  # one name for each open file
 # Code that a client at 3.1.1 loads when it is needed. All of it has been loaded before the heap is
 # compared: of what is let go of, the names stay.
-KEPT = ("dial", "subs", "qos2", "aside")
+KEPT = ("dial", "subs", "rare.qos2", "alone", "reasons", "rare.strays")
 LET_GO = ("reasons", "strays")
 
 
@@ -140,7 +140,7 @@ class FaultEnv(Env):
         if self.version == 5:
             # As KEPT below, and before the heap is in pieces.
             for name in ("carry", "flow", "pieces", "reasons"):
-                load(name, "v5")
+                load(name, "v5.")
         self.over = options["link"]
         self.long = options["long"] == "1"
         self.often = 100 if self.long else 30  # outages in a row
@@ -188,8 +188,8 @@ class FaultEnv(Env):
         client = super().client(name, **options)
         for method in ("ping", "awaits"):
             getattr(client, method)  # loads it
-        for module in KEPT + LET_GO:
-            load(module)
+        for module in KEPT:
+            load(module, "")
         # Room for what else is loaded at the same time: else a table of names grows at some loss.
         rare = sys.modules["flatmq.rare"]
         spare = [f"spare{i}" for i in range(6)]

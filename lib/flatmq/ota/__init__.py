@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .. import Client
-    from ..rare.message import Message
+    from ..message import Message
 
 _LARGEST = const(2048)  # bytes of a manifest
 _ROOM = const(797)  # bytes of a status, and more

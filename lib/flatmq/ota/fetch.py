@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any
 
-    from ..rare.message import Message
+    from ..message import Message
     from . import Updates
 
 HEAD = const(12)  # bytes of a request, and before the data of its answer: hash and position

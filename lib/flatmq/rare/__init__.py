@@ -1,1 +1,1 @@
-"""Modules that are loaded when they are needed: see `flatmq.port`."""
+"""Modules that many clients never load: see `flatmq.port`."""

@@ -90,7 +90,7 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
         c.due = clock.ticks_ms()
         c.poll()
     elif c.state != "offline":
-        load("dial").lost(c, _LEFT, "")
+        load("dial", "").lost(c, _LEFT, "")
     return gone
 
 
@@ -110,7 +110,7 @@ def abandon(self: "Client") -> None:
         self.poll()
     elif self.state != "offline":
         error = self.error
-        load("dial").lost(self, _LEFT, "")
+        load("dial", "").lost(self, _LEFT, "")
         self.error = error
     if self.large and self.large.waits:
         self.large.set_aside("dropped by the application")

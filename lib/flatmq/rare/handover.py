@@ -5,7 +5,7 @@ Loaded by `Client.handover`, and kept by what calls it.
 
 from ..engine import end_of, id_of
 from ..port import const, load
-from .queue import find
+from ..queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Handover:
         if not c.strict and first >> 1 & 3 <= c.max_qos:
             return ""
         n += 2 if n < 128 else 3 if n < 16384 else 4
-        self._reason = load("flow", "v5").refused(c, first, n)
+        self._reason = load("flow", "v5.").refused(c, first, n)
         return self._reason
 
     def _report(self, packet_id, topic):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def parts_of(c):
     """Return what the CONNECT of a client says: client identifier, user, password and will."""
     if c.five:
-        return load("hello", "v5").parts_of(c)
+        return load("hello", "v5.").parts_of(c)
     hello = c.hello
     at = 2 + (get_length(hello, 1, len(hello)) & 3) + (10 if c.version == 4 else 12)
     flags = hello[at - 3]
@@ -52,6 +52,6 @@ def update(c: "Client") -> bytearray:
     """
     password = ask(c.password)
     if c.five:
-        return load("hello", "v5").update(c, password)
+        return load("hello", "v5.").update(c, password)
     client_id, user, _, will = parts_of(c)
     return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

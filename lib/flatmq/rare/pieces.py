@@ -5,8 +5,8 @@ Loaded with the first such message, and kept.
 
 from .. import is_name
 from ..engine import HOLD
+from ..message import nearest
 from ..port import const, load
-from .message import nearest
 from .several import several
 
 TYPE_CHECKING = const(0)
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .. import Client
-    from .message import Message
+    from ..message import Message
 
 _QOS_3 = const(20)
 _ID_0 = const(22)

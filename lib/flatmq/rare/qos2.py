@@ -6,7 +6,7 @@ again. Received identifiers are kept until PUBREL (method B).
 
 from ..engine import HOLD, end_of, id_of
 from ..port import const
-from .queue import find, release
+from ..queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .message import Message
+    from ..message import Message
 
 _NAMES = ("is_topic", "is_payload", "text", "json", "number", "copy", "write_to")
 

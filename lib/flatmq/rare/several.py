@@ -1,12 +1,12 @@
 """Deliver a message that several filters match. Loaded with the first one, and kept."""
 
 from ..engine import HOLD
+from ..message import nearest
 from ..port import const
-from .message import nearest
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .message import Message
+    from ..message import Message
 
 
 def several(m: "Message", chunks: bool = False) -> "object | None":

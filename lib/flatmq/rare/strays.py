@@ -2,12 +2,12 @@
 
 from ..engine import end_of, id_of
 from ..port import const
-from .queue import find, release
+from ..queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from .. import Client
-    from .message import Message
+    from ..message import Message
 
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this

@@ -114,14 +114,14 @@ class Client5(Client):
     else:
 
         def __init__(self, *args, **options):
-            load("setup", "v5").make(self, *args, **options)
+            load("setup", "v5.").make(self, *args, **options)
 
     # Found at once, not in the class below.
     poll = Client.poll
     flush = Client.flush
 
     def __getattr__(self, name):
-        return load("methods", "v5").get(self, name)
+        return load("methods", "v5.").get(self, name)
 
     def publish(
         self,
@@ -215,5 +215,5 @@ def new(args: tuple, options: dict) -> Client5:
 
 
 if not MICROPYTHON:
-    load("methods", "v5").install(Client5)
+    load("methods", "v5.").install(Client5)
     del Client5.__getattr__

@@ -8,16 +8,16 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
+from ..message import NEVER, nearest
+from ..message import Subscription as Base
 from ..port import const, load
-from ..rare.message import NEVER, nearest
-from ..rare.message import Subscription as Base
 from .walk import checked, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..rare.message import Message
+    from ..message import Message
     from . import Client5
 
 _PUBLISH = const(16)  # see walk.TABLE
@@ -59,7 +59,7 @@ def _new(c, e, end, i):
         n = -_NO_ALIAS
     if n < 0:
         if faulty is None:
-            faulty = load("faulty", "v5").taken
+            faulty = load("faulty", "v5.").taken
         return faulty(c, e, end, i, n)
     c.message.at = n
     end = c.routes[i] is not False and choose(c, e, n)
@@ -121,7 +121,7 @@ def tagged(m: "Message") -> "object | None":
 
 
 class Subscription(Base):
-    """A subscription with an identifier: see `rare.message`."""
+    """A subscription with an identifier: see `message`."""
 
     identifier = 0
     head = b"\0"  # its properties

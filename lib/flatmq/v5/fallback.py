@@ -1,8 +1,8 @@
 """Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5. Loaded for that."""
 
 from ..engine import end_of
+from ..message import NEVER
 from ..port import const, drop, load
-from ..rare.message import NEVER
 from ..wire import connect, get_length, put_length
 
 TYPE_CHECKING = const(0)
@@ -15,8 +15,8 @@ def fall_back(c: "Client5") -> None:
 
     Waiting messages lose their properties.
     """
-    client_id, user, password, will = load("hello", "v5").parts_of(c)
-    if c.auth and c.password is load("hello", "v5").keep:
+    client_id, user, password, will = load("hello", "v5.").parts_of(c)
+    if c.auth and c.password is load("hello", "v5.").keep:
         c.password = None
     if user is None and (password is not None or c.password):
         user = b""

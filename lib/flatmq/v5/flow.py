@@ -6,11 +6,11 @@ Loaded when messages or requests are outside them, and when a topic alias ends w
 from .. import port as clock
 from ..engine import end_of
 from ..port import const, load, ticks_add
-from ..rare.queue import find, release
+from ..queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from ..rare.message import Subscription
+    from ..message import Subscription
     from . import Client5
 
 _LONGEST = const(600000)  # ms until a request that is too large is looked at again

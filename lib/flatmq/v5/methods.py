@@ -15,7 +15,7 @@ _WITH_WILL = const(4)  # the reason code of a DISCONNECT after which the will is
 
 
 def modules() -> "dict[str, str]":
-    """Return the module that has a method, by names: in addition to those of `rare.methods`."""
+    """Return the module that has a method, by names: in addition to those of `methods`."""
     table = """\
 alias alias
 authenticate methods
@@ -34,8 +34,8 @@ def get(c: "Client5", name: str) -> "Any":
     drop("methods")
     home = modules().get(name)
     if not home:
-        return load("methods").get(c, name)
-    module = load(home, "v5")
+        return load("methods", "").get(c, name)
+    module = load(home, "v5.")
     if home == "alias" or home == "replies":  # they stay loaded
         setattr(type(c), name, getattr(module, name))
         return getattr(c, name)
@@ -44,7 +44,7 @@ def get(c: "Client5", name: str) -> "Any":
         try:
             return getattr(module, name)(c, *a, **options)
         finally:
-            load("methods").settle(c)
+            load("methods", "").settle(c)
             drop("methods", "properties")
 
     return call
@@ -55,7 +55,7 @@ if not MICROPYTHON:
     def install(kind: "Any") -> None:
         """Add all methods to the class."""
         for name, module in modules().items():
-            setattr(kind, name, getattr(load(module, "v5"), name))
+            setattr(kind, name, getattr(load(module, "v5."), name))
 
 
 def publish_from(
@@ -122,4 +122,4 @@ def authenticate(self: "Client5") -> None:
     if not self.auth:
         raise ValueError("authenticate needs a client that was made with auth")
     if self.connected:
-        load("auth", "v5").begin(self)
+        load("auth", "v5.").begin(self)

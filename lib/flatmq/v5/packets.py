@@ -10,7 +10,7 @@ from .. import MQTTError
 from .. import port as clock
 from ..engine import HOLD, end_of
 from ..port import const, drop, load, ticks_add
-from ..rare.queue import find, release
+from ..queue import find, release
 from .walk import checked
 
 TYPE_CHECKING = const(0)
@@ -25,7 +25,7 @@ _ANSWER = const(32)
 _DISCONNECT = const(64)
 _AUTH = const(128)
 
-# The rules that a packet breaks, with their texts in `rare.reasons` and `reasons`, and for each
+# The rules that a packet breaks, with their texts in `reasons` and `reasons`, and for each
 # from 16 on the last digits of the reason code with which DISCONNECT says so: 0x80 and these.
 _ID_0 = const(22)
 _LENGTH = const(23)
@@ -52,13 +52,13 @@ _NEVER = const(268435455)  # ms, 3 days
 
 def carried(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
-    sys.modules[__name__].carried = load("carry", "v5").carried  # type: ignore[attr-defined]
+    sys.modules[__name__].carried = load("carry", "v5.").carried  # type: ignore[attr-defined]
     return c.five.carried(c, e, end, i)  # loading it again would allocate
 
 
 def Pieces(c: "Client5") -> "Any":
     """Return what takes packets larger than the buffer."""
-    return load("pieces", "v5").Pieces(c)
+    return load("pieces", "v5.").Pieces(c)
 
 
 def other(c: "Client5", first: int, t: int, end: int) -> "Any":
@@ -87,7 +87,7 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     first = 0 if t == end else c.rx[t]
     if c.connected and not first and end - t < 2:
         return None  # success, in the short form
-    return _properties(c, t + 1, end, _AUTH) or load("auth", "v5").auth(c, first)
+    return _properties(c, t + 1, end, _AUTH) or load("auth", "v5.").auth(c, first)
 
 
 def _disconnected(c, t, end):
@@ -97,7 +97,7 @@ def _disconnected(c, t, end):
     if what:
         return what
     c.server.note(c.said)
-    error = MQTTError("closed", load("reasons", "v5").text("DISCONNECT", code, c), code)
+    error = MQTTError("closed", load("reasons", "v5.").text("DISCONNECT", code, c), code)
     if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
         error.errno = errno.ECONNRESET  # type: ignore[attr-defined]
     return error
@@ -154,7 +154,7 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
 
 
 def _refused(c, first, pid, code):
-    taken = load("reasons", "v5").refused(c, first, pid, code)
+    taken = load("reasons", "v5.").refused(c, first, pid, code)
     drop("reasons", "strays")
     returned(c, pid)
     return taken
@@ -197,7 +197,7 @@ def _answered(c, first, t, end):
             return _CODES
     rx[at - 1] = rx[t + 1]  # as in 3.1.1, where no properties lie between
     rx[at - 2] = rx[t]
-    return (c.subs or load("subs")).other(c, first, at - 2, end)
+    return (c.subs or load("subs", "")).other(c, first, at - 2, end)
 
 
 # CONNACK and the limits in it
@@ -235,11 +235,11 @@ def _connack(c, t, end):
             return HOLD
         if c.began:  # its limits would come too late for the rest of that packet
             return _CONNACK_FIRST
-        what = load("auth", "v5").auth(c, -1)
+        what = load("auth", "v5.").auth(c, -1)
         if what:
             return what
     if said.find(0x12):
-        what = load("hello", "v5").rename(c, said.get(0x12))
+        what = load("hello", "v5.").rename(c, said.get(0x12))
         if what:
             return what
     server.read(said)
@@ -255,9 +255,9 @@ def _connack(c, t, end):
         if not r.strikes:
             r.pause = 0  # the broker may take it now: see `flow`
     if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
-        load("flow", "v5").admit(c, flags == 1 and c.trusted)
+        load("flow", "v5.").admit(c, flags == 1 and c.trusted)
     c.aliases = 0  # they end with their connection
-    load("dial").other(c, 0x20, t, t + 2)
+    load("dial", "").other(c, 0x20, t, t + 2)
     allot(c)
     return None
 
@@ -266,7 +266,7 @@ def owe(c: "Client5", pid: int) -> None:
     """Note that a message in flight was dropped: it takes up a place until it is answered."""
     c.owed.append(pid)
     if c.connected and not c.alone:
-        c.alone = c.flow = load("flow", "v5").Flow(c)
+        c.alone = c.flow = load("flow", "v5.").Flow(c)
     allot(c)
 
 
@@ -278,7 +278,7 @@ def allot(c: "Client5") -> None:
     if c.state == "online":
         c.inflight = min(c.slots, n)
         if c.kept > c.inflight and not c.alone:
-            c.alone = c.flow = load("flow", "v5").Flow(c)
+            c.alone = c.flow = load("flow", "v5.").Flow(c)
 
 
 def block(c: "Client5", r: "Any") -> "bytes | None":
@@ -287,7 +287,7 @@ def block(c: "Client5", r: "Any") -> "bytes | None":
     It has an identifier if the broker supports any.
     """
     data = r.head if r.handler is not None and c.server.identifiers else b"\0"
-    if c.server.maximum_packet_size and load("flow", "v5").puts_off(c, r, data):
+    if c.server.maximum_packet_size and load("flow", "v5.").puts_off(c, r, data):
         return None
     return data
 
@@ -325,7 +325,7 @@ def ended(c: "Client5", what: "Any") -> None:
     """Finish with the end of a connection."""
     if c.aliases:
         try:
-            load("flow", "v5").without_aliases(c)
+            load("flow", "v5.").without_aliases(c)
             c.aliases = 0
         except MemoryError:  # CONNACK does it
             pass
@@ -341,6 +341,6 @@ def ended(c: "Client5", what: "Any") -> None:
         elif c.unanswered < 2:
             c.unanswered = 0
         if c.unanswered == 2:
-            load("fallback", "v5").fall_back(c)
+            load("fallback", "v5.").fall_back(c)
     else:
         c.unanswered = 0

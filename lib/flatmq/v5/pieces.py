@@ -14,7 +14,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..rare.message import Message
+    from ..message import Message
     from . import Client5
 
 _PUBLISH = const(16)  # see walk.TABLE
@@ -56,7 +56,7 @@ class Pieces(Base):
         if size > at:  # even if all have come: there is no room to keep them
             n += 1 + (number(self.message.buf, n, have) & 3)
             if self.walk is None:
-                self.walk = load("passing", "v5").Walk()
+                self.walk = load("passing", "v5.").Walk()
             self.walk.begin(size - n)
             self.blind = self.walks = True
             self.keep(n)
@@ -87,7 +87,7 @@ class Pieces(Base):
     def _checked(self, at, end):
         n = checked(self.message.buf, at, end, _PUBLISH)
         if n < 0:
-            n = load("faulty", "v5").borne(self.client, at, end, n)
+            n = load("faulty", "v5.").borne(self.client, at, end, n)
             self.faulty = n > 0
         return n
 
@@ -140,5 +140,5 @@ class Pieces(Base):
         if not walk.rule:
             return False
         self.walks = True
-        load("passing", "v5").End(c, walk.rule)
+        load("passing", "v5.").End(c, walk.rule)
         return True

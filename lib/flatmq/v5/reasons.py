@@ -5,7 +5,7 @@ Loaded with the first reason code that reports a failure, and for the end of a c
 
 from ..engine import end_of
 from ..port import const, load
-from ..rare.queue import find, release
+from ..queue import find, release
 from .walk import TABLE
 
 TYPE_CHECKING = const(0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..rare.message import Message
+    from ..message import Message
     from . import Client5
 
 _CORRELATION = const(0x09)  # Correlation Data
@@ -60,7 +60,7 @@ class Replies:
     def __init__(self, client: "Client5") -> None:
         topic = client.response_topic
         if topic is None:
-            name = load("hello", "v5").parts_of(client)[0]
+            name = load("hello", "v5.").parts_of(client)[0]
             drop("hello")
             if not name:
                 raise ValueError("request needs a client_id, or a response_topic")

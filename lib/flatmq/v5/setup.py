@@ -1,8 +1,8 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
 from .. import is_name
+from ..message import claim
 from ..port import const, drop, load
-from ..rare.message import claim
 from ..wire import field, number
 from . import packets
 from .server import Server
@@ -69,9 +69,9 @@ def make(
     c.owners = [None] * 9
     c.strict = c.greeting = c.tagged = False
     c.aliases = c.numbered = c.high = 0
-    load("setup").make(c, *args, version=5, five=packets, **given)
+    load("setup", "").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
-        c.password = load("hello", "v5").keep
+        c.password = load("hello", "v5.").keep
     c.said = View(c.rx)
     c.server = Server(c.said)
     message = claim(c)

@@ -1,8 +1,8 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
 from ..port import const, load
-from ..rare.subscribing import ask, check, fill, keep, learn, others
-from ..rare.subscribing import unsubscribe as end
+from ..subscribing import ask, check, fill, keep, learn, others
+from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
 from .carry import Subscription
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..rare.message import Message
+    from ..message import Message
     from . import Client5
 
 _IDENTIFIER = const(0x0B)
@@ -42,7 +42,7 @@ def subscribe(
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     kept = others(self, checked, handler)
-    self.subs = load("subs")
+    self.subs = load("subs", "")
     new: Any = Subscription()
     fill(new, checked, names, handler, qos, chunks)
     new.client = self
@@ -72,7 +72,7 @@ def _allow(c, r):
     most = c.server.maximum_packet_size
     if most:
         block = r.head if r.handler is not None and c.server.identifiers else b"\0"
-        n = load("flow", "v5").size_of(r, block)
+        n = load("flow", "v5.").size_of(r, block)
         if n > most:
             raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
 

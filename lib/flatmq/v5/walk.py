@@ -10,7 +10,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..rare.message import Message
+    from ..message import Message
     from . import viewing
 
 # The types of values: the three lowest bits of TABLE.
@@ -213,7 +213,7 @@ class View:
         return value
 
     def __getattr__(self, name: str) -> "Any":
-        return load("viewing", "v5").get(self, name)
+        return load("viewing", "v5.").get(self, name)
 
     def __repr__(self) -> str:
         return f"<View {bytes(self.buf[self.start : self.stop])!r}>"
@@ -246,5 +246,5 @@ class Carried(View):
 
 
 if not MICROPYTHON:
-    load("viewing", "v5").install(View)
+    load("viewing", "v5.").install(View)
     del View.__getattr__

@@ -78,7 +78,7 @@ assert client.connected
 
 # A connection is a steady one after a third of `ack_timeout`, which is in seconds.
 _STEADY = """
-while "flatmq.rare.dial" in sys.modules: client.poll(20)
+while "flatmq.dial" in sys.modules: client.poll(20)
 assert client.connected and subscription.granted
 """
 _RELEASED = _online(", release=True, ack_timeout=1") + _STEADY

@@ -226,10 +226,10 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    names = ("aside", "qos2", "queue", "reading", "reasons", "strays")
+    names = ("alone", "rare.qos2", "queue", "rare.reading", "reasons", "rare.strays")
     for name in names:  # they leave larger tables of names behind
-        load(name)
-    drop(*names)
+        load(name, "")
+    drop(*[name.rpartition(".")[2] for name in names])
     if ca:
         ways.warm_up()
     client.start()

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flatmq import Client, MQTTError
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 

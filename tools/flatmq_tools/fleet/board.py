@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from flatmq import Client
-from flatmq.rare.message import Message
+from flatmq.message import Message
 from flatmq.senml import Pack, label
 
 from . import plan

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from flatmq.rare.message import Message
+from flatmq.message import Message
 
 from .. import broker as brokers
 from ..desk_client import connect, made, printable

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from flatmq import Client
-from flatmq.rare.message import Message
+from flatmq.message import Message
 
 from .. import broker as brokers
 from ..desk_client import connect, made, printable, retain

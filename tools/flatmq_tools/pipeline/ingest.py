@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flatmq import MQTTError
-from flatmq.rare.message import Subscription
+from flatmq.message import Subscription
 from flatmq.v5.reasons import text
 
 from ..trust import Trust

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from flatmq import Client
 from flatmq.bulk_cpython import head_of, take_in_bulk
+from flatmq.message import Message, Subscription
 from flatmq.rare import qos2
-from flatmq.rare.message import Message, Subscription
 from flatmq.v5 import Client5
 from flatmq.wire import get_length
 

@@ -1,31 +1,31 @@
 """The methods of a client that are loaded when they are called."""
 
-from ..port import MICROPYTHON, const, drop, load
+from .port import MICROPYTHON, const, drop, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .. import Client
+    from . import Client
 
 
 def modules() -> "dict[str, str]":
     """Return the module that has a method, by the names of the methods."""
     # In one text: each of these names alone would stay in a board's table of names.
     table = """\
-abandon connecting
+abandon rare.connecting
 awaits waiting
-connect connecting
-disconnect connecting
-drop strays
-handover handover
+connect rare.connecting
+disconnect rare.connecting
+drop rare.strays
+handover rare.handover
 ping waiting
-publish_from parts
-publish_wait publishing
-queue bulk
-reconfigure saying
-set_credentials saying
-set_will saying
+publish_from rare.parts
+publish_wait rare.publishing
+queue rare.bulk
+reconfigure rare.saying
+set_credentials rare.saying
+set_will rare.saying
 subscribe subscribing
 unsubscribe subscribing
 wait waiting
@@ -39,14 +39,15 @@ def get(c: "Client", name: str) -> "Any":
     if not module:
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
-    kept = "waiting parts bulk publishing"  # the methods of these become methods of the class
+    # The methods of these become methods of the class.
+    kept = "waiting rare.parts rare.bulk rare.publishing"
     if module in kept.split():
-        setattr(type(c), name, getattr(load(module), name))
+        setattr(type(c), name, getattr(load(module, ""), name))
         return getattr(c, name)
 
     def run(*a, **options):
         try:
-            return getattr(load(module), name)(c, *a, **options)
+            return getattr(load(module, ""), name)(c, *a, **options)
         finally:
             settle(c)
 
@@ -63,4 +64,4 @@ if not MICROPYTHON:
     def install(kind: "Any") -> None:
         """Add all methods to the class."""
         for name, module in modules().items():
-            setattr(kind, name, getattr(load(module), name))
+            setattr(kind, name, getattr(load(module, ""), name))

@@ -2,10 +2,10 @@
 
 import random
 
-from .. import Client
-from ..engine import run
-from ..port import MICROPYTHON, Shown, const, drop, load
-from ..wire import connect, number
+from . import Client
+from .engine import run
+from .port import MICROPYTHON, Shown, const, drop, load
+from .wire import connect, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ answers 64 8 268435456"""
     c.keepalive = keepalive
     secret = None if c.password else password
     if five:
-        load("hello", "v5").connect(c, client_id, user, secret)
+        load("hello", "v5.").connect(c, client_id, user, secret)
     else:
         if c.password and user is None:
             raise ValueError("password needs a user")
@@ -178,7 +178,7 @@ answers 64 8 268435456"""
 def tcp(host: str, port: int) -> "Any":
     """Return a TCP link for this interpreter."""
     if MICROPYTHON:
-        from ..stream_tcp import TCP
+        from .stream_tcp import TCP
     else:
-        from ..stream_cpython import TCP
+        from .stream_cpython import TCP
     return TCP(host, port)

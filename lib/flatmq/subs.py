@@ -4,12 +4,12 @@ A subscription is never given up. If the broker closes the connection on it, it 
 growing pauses, while everything else flows: see `strays.lost`.
 """
 
-from .. import port as clock
-from ..port import const, load, ticks_add, ticks_diff
+from . import port as clock
+from .port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .. import Client
+    from . import Client
     from .message import Subscription
 
 _ID_0 = const(22)

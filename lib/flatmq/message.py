@@ -5,15 +5,15 @@ remembered. The search starts at the last name found, so names that repeat in th
 found at once.
 """
 
-from .. import is_name
-from ..port import MICROPYTHON, Shown, const, load
+from . import is_name
+from .port import MICROPYTHON, Shown, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .. import Client
-    from ..rare import reading
+    from . import Client
+    from .rare import reading
 
 
 _NAMES = const(8)  # remembered topic names; a power of two

@@ -1,12 +1,12 @@
 """Ask for a PINGRESP, and wait until messages are settled. Loaded when first called, and kept."""
 
-from .. import port as clock
-from ..port import const, ticks_add, ticks_diff
+from . import port as clock
+from .port import const, ticks_add, ticks_diff
 from .queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .. import Client
+    from . import Client
 
 
 def ping(self: "Client") -> None:

@@ -6,16 +6,16 @@ This allocates memory: for the lookup, the socket, and errors.
 import errno
 import random
 
-from .. import NO_MEMORY
-from .. import port as clock
-from ..engine import end_of, id_of, tidy
-from ..port import const, drop, load, ticks_add, ticks_diff
+from . import NO_MEMORY
+from . import port as clock
+from .engine import end_of, id_of, tidy
+from .port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .. import Client
+    from . import Client
 
 _EPIPE = const(32)  # a name that boards lack
 _DOUBLED = const(28)  # times that the delay may be doubled
@@ -101,7 +101,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
         c.alone.begin()
     if c.subscriptions or c.requests:
         # MQTT 3.1 does not say whether the broker has the session.
-        c.subs = load("subs")
+        c.subs = load("subs", "")
         i = c.subs.resume(c, same, not sure or c.version == 3)
     c.due = ticks_add(c.since, i)
     c.connected = True
@@ -111,7 +111,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
 def lost(c: "Client", what: "Any", doing: "Any") -> None:
     """Handle a connection that ended or could not be made: try again later.
 
-    `what` is a number of `rare.reasons`, or an exception. `doing` says what was being done, or
+    `what` is a number of `reasons`, or an exception. `doing` says what was being done, or
     which packet broke a rule.
     """
     greeted = c.began
@@ -140,7 +140,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     )
     flight = mark(c)
     if closed and (c.kept or flight is not None) and not c.alone:
-        c.alone = load("aside").Aside(c)
+        c.alone = load("alone", "").Alone(c)
     if c.alone:
         c.alone.lost(closed, flight)
     if closed and c.requests:
@@ -155,7 +155,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.leaving = c.error = None
     else:
         try:
-            c.error = load("reasons").explained(c, what, doing, greeted > 1)
+            c.error = load("reasons", "").explained(c, what, doing, greeted > 1)
         except Exception:
             c.error = NO_MEMORY
         drop("reasons", "strays", "show")

@@ -5,20 +5,20 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 import sys
 
-from .. import port as clock
-from ..engine import end_of, id_of
-from ..port import MICROPYTHON, const, load, ticks_diff
+from . import port as clock
+from .engine import end_of, id_of
+from .port import MICROPYTHON, const, load, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .. import Client
+    from . import Client
 
 _BEHIND = const(2)  # closes in a row after which a message goes behind the others
 
 
-class Aside:
+class Alone:
     """Messages of a `client` that leave one at a time, once the broker has answered a PINGREQ.
 
     So a message on which the broker closes the connection is the only one in flight when it does.
@@ -204,9 +204,9 @@ def find(c: "Client", pid: int) -> int:
 
 def let_go() -> None:
     """Let go of this module. `port.drop` would allocate, and this may run at any time."""
-    if MICROPYTHON and "flatmq.rare.aside" in sys.modules:
-        del sys.modules["flatmq.rare.aside"]
-        delattr(sys.modules["flatmq.rare"], "aside")
+    if MICROPYTHON and "flatmq.alone" in sys.modules:
+        del sys.modules["flatmq.alone"]
+        delattr(sys.modules["flatmq"], "alone")
 
 
 def rename(c: "Client", pid: int, new: int) -> None:

@@ -1,15 +1,15 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
-from ..port import const, drop, load
 from . import message
 from .message import NEVER, Subscription, claim
+from .port import const, drop, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .. import Client
+    from . import Client
     from .message import Message
 
 
@@ -31,7 +31,7 @@ def subscribe(
     """
     checked, names = check(filters, qos, self.max_qos)
     kept = others(self, checked, handler)
-    self.subs = load("subs")
+    self.subs = load("subs", "")
     new = Subscription()
     fill(new, checked, names, handler, qos, chunks)
     keep(self, kept)
@@ -47,7 +47,7 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     UNSUBACK.
     """
     checked, names = check(filters, 0, 0)
-    self.subs = load("subs")
+    self.subs = load("subs", "")
     new = Subscription()
     fill(new, checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
@@ -127,7 +127,7 @@ def check(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes
 
     TypeError or ValueError for a bad filter, or for a QoS above `most`.
     """
-    from ..wire import field, is_filter, number
+    from .wire import field, is_filter, number
 
     number("qos", qos, 0, most)
     if isinstance(filters, (bytes, str)):

@@ -1,11 +1,11 @@
 """Find a message in the queue, and cut it out. Loaded for what is not settled by a PUBACK."""
 
-from ..engine import end_of, id_of
-from ..port import const
+from .engine import end_of, id_of
+from .port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from .. import Client
+    from . import Client
 
 
 def find(c: "Client", pid: int) -> int:

@@ -3,14 +3,14 @@
 Each name of this module, and each text of up to ten bytes, stays in the table of names of a board.
 """
 
-from .. import MQTTError
-from ..port import const, load
+from . import MQTTError
+from .port import const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    from .. import Client
+    from . import Client
 
 _END = const(1)
 _NO_CONNACK = const(3)  # this and 2 are timeouts
@@ -60,7 +60,7 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
             261: "CONNACK: return code 5, not authorized",
         }.get(what)
         if c.five and (not text or what > 255):
-            text = load("reasons", "v5").explained(c, what)
+            text = load("reasons", "v5.").explained(c, what)
         if what >> 8 == 1:
             text = text or f"CONNACK: return code {what & 255}"
             error = MQTTError("refused", text, what & 255)
