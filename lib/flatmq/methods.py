@@ -42,7 +42,8 @@ def get(c: "Client", name: str) -> "Any":
     # The methods of these become methods of the class.
     kept = "waiting rare.parts rare.bulk rare.publishing"
     if module in kept.split():
-        setattr(type(c), name, getattr(load(module, ""), name))
+        home = load(module, "")
+        setattr(type(c), name, getattr(home, name))
         return getattr(c, name)
 
     def run(*a, **options):
