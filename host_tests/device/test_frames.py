@@ -66,7 +66,7 @@ MAY_BE_ON_HEAP = {
     "rare/hello": {"parts_of", "ask", "static string 159"},  # the last is `update`
     "methods": {"static string 86.run"},  # in `get`
     "rare/parts": {"publish_from", "Parts.publish"},
-    "reasons": {"explained"},
+    "reasons": {"reason"},
     "rare/saying": {"set_will", "reconfigure", "_change"},
     "setup": {"make", "make.<listcomp>"},
     # For CONNACK.
@@ -116,8 +116,8 @@ MAY_BE_ON_HEAP = {
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
     "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
     "v5/methods": {"static string 86.call", "publish_from", "disconnect"},  # in `get`
-    # For CONNACK, SUBACK and DISCONNECT, and when a connection has ended.
-    "v5/packets": {"_disconnected", "_answered", "_connack", "ending"},
+    # For CONNACK, SUBACK and DISCONNECT, and when a connection has ended; the last is `close`.
+    "v5/packets": {"_disconnected", "_answered", "_connack", "static string 71"},
     # For a message that the broker refuses.
     "v5/reasons": {"text", "refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},

@@ -55,7 +55,7 @@ class MQTTError(Exception):
 
 
 # Made in advance, while there is memory.
-NO_MEMORY = MQTTError("resource", "no memory to load a module of flatmq")
+NO_MEMORY = MQTTError("resource", "no memory")
 
 
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:

@@ -39,7 +39,7 @@ class Alone:
         self.asked = 0  # PINGREQ on this connection: 1 once it is queued, 2 once it is answered
         self.alone = -1  # the identifier of the message in flight
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Begin after CONNACK."""
         self.asked = 0
         self.alone = -1
@@ -57,7 +57,7 @@ class Alone:
         if self.asked:
             self.asked = 2
 
-    def span(self, sent: int) -> int:
+    def next(self, sent: int) -> int:
         """Return how many bytes of the queue, from `sent` on, may leave now."""
         c = self.client
         q = c.q
@@ -69,7 +69,7 @@ class Alone:
             let_go()
             if c.five:
                 c.five.allot(c)
-            return c.alone.span(sent) if c.alone else c.end - sent
+            return c.alone.next(sent) if c.alone else c.end - sent
         if c.large and c.large.waits:
             return 0
         if self.asked < 2:
@@ -81,7 +81,7 @@ class Alone:
             c.requests
             and c.apart
             and c.since is not None
-            and c.subs.in_flight(c)
+            and c.subs.count(c)
             and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
         ):
             return 0  # a request is alone in flight, and not for long
@@ -142,7 +142,7 @@ class Alone:
         self.alone = -1
         if not closed:
             self.suspects = []  # the network failed, and accuses nothing
-        elif pid >= 0 and not (c.requests and c.subs.in_flight(c)):
+        elif pid >= 0 and not (c.requests and c.subs.count(c)):
             p = find(c, pid)  # of a message past PUBREC its PUBREL was in flight
             if flight == pid or (p >= 0 and c.q[p] & 6 == 6):
                 self._accuse(pid)

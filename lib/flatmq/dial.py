@@ -98,7 +98,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     c.since = clock.ticks_ms()
     i = c.tick
     if c.alone:
-        c.alone.begin()
+        c.alone.start()
     if c.subscriptions or c.requests:
         # MQTT 3.1 does not say whether the broker has the session.
         c.subs = load("subs", "")
@@ -108,18 +108,18 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     return None
 
 
-def lost(c: "Client", what: "Any", doing: "Any") -> None:
+def lost(c: "Client", error: "Any", step: "Any") -> None:
     """Handle a connection that ended or could not be made: try again later.
 
-    `what` is a number of `reasons`, or an exception. `doing` says what was being done, or
+    `error` is a number of `reasons`, or an exception. `step` says what was being done, or
     which packet broke a rule.
     """
     greeted = c.began
     c.began = 0
     if c.five:
-        c.five.ending(c, what, greeted)
+        c.five.close(c, error, greeted)
     if c.leaving is not None:
-        what = _LEFT
+        error = _LEFT
     if greeted == 3 and c.leaving and c.leaving is not True:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.stream.write(c.leaving, 0, len(c.leaving))
@@ -133,10 +133,11 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
         c.link.close()
     except Exception:
         pass
-    if greeted == 1 and not (what.__class__ is int and what >> 8 == 1) and not c.clean:
+    if greeted == 1 and not (error.__class__ is int and error >> 8 == 1) and not c.clean:
         c.trusted = False
     closed = greeted > 1 and (
-        what is _END or getattr(what, "errno", 0) in (errno.ECONNRESET, errno.ECONNABORTED, _EPIPE)
+        error is _END
+        or getattr(error, "errno", 0) in (errno.ECONNRESET, errno.ECONNABORTED, _EPIPE)
     )
     flight = mark(c)
     if closed and (c.kept or flight is not None) and not c.alone:
@@ -150,12 +151,12 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
             pass
     if c.large:
         c.large.lost(closed and flight is None)
-    if what is _LEFT:
+    if error is _LEFT:
         c.state = "offline"
         c.leaving = c.error = None
     else:
         try:
-            c.error = load("reasons", "").explained(c, what, doing, greeted > 1)
+            c.error = load("reasons", "").reason(c, error, step, greeted > 1)
         except Exception:
             c.error = NO_MEMORY
         drop("reasons", "strays", "show")
@@ -171,7 +172,7 @@ def lost(c: "Client", what: "Any", doing: "Any") -> None:
     delay *= 256 + random.getrandbits(8)
     c.due = ticks_add(clock.ticks_ms(), delay >> 9)
     if c.five:
-        c.five.ended(c, what)
+        c.five.lost(c, error)
 
 
 def mark(c: "Client") -> "int | None":

@@ -168,7 +168,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         i = c.tick
                         h = c.kept and sent
                         if c.requests:
-                            h = h or c.subs.in_flight(c)
+                            h = h or c.subs.count(c)
                             i = c.subs.late(c)
                         if five:
                             calling = _HOOK
@@ -276,13 +276,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     end = t + n
                     if end > have:
                         if end - at > size and t <= have:
-                            if m is None:
-                                m = load("message", "").claim(c)
-                            m.first = first
-                            m.t = t
-                            m.end = end
                             c.sent = sent
-                            n = (c.pieces or (five or load("pieces")).Pieces(c)).begin(at, have)
+                            h = c.pieces or (five or load("pieces")).Pieces(c)
+                            n = h.start(at, have, t, end)
                             sent = c.sent
                             if n is hold:
                                 waits = True
@@ -331,7 +327,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if e < end and not rx[e]:
                                 e += 1  # no properties
                             else:
-                                i = five.carried(c, e, end, i)
+                                i = five.route(c, e, end, i)
                                 if i < 0:
                                     what = -i
                                     break
@@ -411,7 +407,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             elif not (c.large and c.large.settle(i)):
                                 stats.strays += 1
                                 if five:
-                                    five.returned(c, i)
+                                    five.answered(c, i)
                     elif first == 0xD0 and not n:
                         if c.alone:
                             c.alone.answered()
@@ -472,7 +468,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         calling = _HOOK
                         held = c.gate(None) is False
                         calling = 0
-                    if acks and not (held or (c.large and c.large.begun)):
+                    if acks and not (held or (c.large and c.large.began)):
                         src = acks
                         pos = 0
                         left = length(acks)
@@ -498,7 +494,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         src = q
                         left = c.end - sent
                         if c.alone:
-                            left = c.alone.span(sent)
+                            left = c.alone.next(sent)
                             if not left and acks and not held:
                                 continue
                         if not left:
@@ -515,7 +511,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 if src is q:
                     sent += n
                     if left or sent < c.end:
-                        count(c, sent)
+                        sent = tidy(c, sent, left)
                     else:
                         c.pending = c.kept + c.large.waits if c.large else c.kept
                         if c.kept:
@@ -538,7 +534,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.sent = sent
                         c.connected = False
                         # How far it came: 1 if nothing was written in part, and 2 if accepted.
-                        c.began = 0 if left or (c.large and c.large.begun) else 1
+                        c.began = 0 if left or (c.large and c.large.began) else 1
                         if opened:
                             c.began |= 2
                     (dial or load("dial", "")).lost(c, what, doing)
@@ -603,43 +599,32 @@ def id_of(q: "bytearray", p: int) -> int:
     return q[p] << 8 | q[p + 1]
 
 
-def tidy(c: "Client", sent: int) -> int:
-    """Cut out what is not needed: what was written at QoS 0, and the messages in `gone`.
+def tidy(c: "Client", sent: int, left: int = 0) -> int:
+    """Cut out what is not needed, and count what is: `kept` and `pending`.
 
-    Returns what is left of `sent`.
+    That is what was written at QoS 0, and the messages in `gone`, which wait while a span with
+    `left` bytes is being written. Returns what is left of `sent`.
     """
-    q = c.q
     p = c.kept = 0
+    c.pending = c.large.waits if c.large else 0
     while p < c.end:
-        e = end_of(q, p)
-        gone: Any = e <= sent or q[p] & 8
-        if q[p] & 6:
-            pid = id_of(q, p)
-            gone = c.gone and pid in c.gone
+        e = end_of(c.q, p)
+        gone: Any = e <= sent or c.q[p] & 8
+        if c.q[p] & 6:
+            pid = id_of(c.q, p)
+            gone = c.gone and not left and pid in c.gone
             c.kept += not gone
             if gone and p < sent and c.five:
                 c.five.owe(c, pid)
         if gone:
-            q[p:e] = b""
+            c.q[p:e] = b""
             c.end -= e - p
             if p < sent:
                 sent -= e - p
         else:
+            c.pending += 1  # at QoS 0, until all of it is written
             p = e
-    c.gone = None
-    c.full = False
-    count(c, sent)
+    if not left:
+        c.gone = None
+        c.full = False
     return sent
-
-
-def count(c: "Client", sent: int) -> None:
-    """Count the pending messages: a QoS 0 message is one until all of it is written."""
-    p = 0
-    c.pending = c.kept
-    if c.large:
-        c.pending += c.large.waits
-    while p < c.end:
-        e = end_of(c.q, p)
-        if e > sent and not c.q[p] & 14:
-            c.pending += 1
-        p = e

@@ -107,11 +107,11 @@ class Message(Shown):
         if not is_name(c.rx, t + 2, e):
             c.routes[_NAMES] = False
             return _NAMES
-        i = nearest(c, 0, t, e)
+        i = search(c, 0, t, e)
         found = None
         if i >= 0:
             found = c.subscriptions[i].handler
-        if c.limit or (i >= 0 and nearest(c, i + 1, t, e) >= 0):
+        if c.limit or (i >= 0 and search(c, i + 1, t, e) >= 0):
             if several is None:
                 several = load("several").several
             found = several
@@ -154,7 +154,7 @@ class Subscription(Shown):
     pause: int  # ms online after which it is tried again,
     due: int  # and when that is
 
-    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+    def match(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
         n = len(self.names)
         while n:  # a `for` would put the frame on the heap
@@ -175,7 +175,7 @@ def claim(c: "Client") -> Message:
     return c.message
 
 
-def nearest(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> int:
+def search(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> int:
     """Return the first subscription, from `index` on, that matches the topic name, else -1.
 
     The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
@@ -186,7 +186,7 @@ def nearest(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> in
         return -1
     while index < len(c.subscriptions):
         s = c.subscriptions[index]
-        if s.handler is not None and (s.chunks or not chunks) and s.fits(c.rx, t + 2, e):
+        if s.handler is not None and (s.chunks or not chunks) and s.match(c.rx, t + 2, e):
             return index
         index += 1
     return -1

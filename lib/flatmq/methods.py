@@ -40,10 +40,8 @@ def get(c: "Client", name: str) -> "Any":
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
     # The methods of these become methods of the class.
-    kept = "waiting rare.parts rare.bulk rare.publishing"
-    if module in kept.split():
-        home = load(module, "")
-        setattr(type(c), name, getattr(home, name))
+    if module in ("waiting", "rare.parts", "rare.bulk", "rare.publishing"):
+        setattr(type(c), name, getattr(load(module, ""), name))
         return getattr(c, name)
 
     def run(*a, **options):

@@ -17,22 +17,22 @@ _NO_CONNACK = const(3)  # this and 2 are timeouts
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
 
 
-def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTError:
-    """Return the reason for `what` happened while `doing`: see `dial.lost`.
+def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
+    """Return why a connection ended, by an `error` in a `step`: see `dial.lost`.
 
     The first one is printed, if the application is not called. Before CONNACK a link may know the
     cause: its `why(error)` gets an exception, 0 for the end of the stream, or another number for
     a timeout, and returns an MQTTError, or None.
     """
     link = c.link
-    error = what if isinstance(what, MQTTError) else None
+    made = error if isinstance(error, MQTTError) else None
     if (
-        not (error or accepted)
-        and (what.__class__ is not int or what <= _NO_CONNACK)
+        not (made or accepted)
+        and (error.__class__ is not int or error <= _NO_CONNACK)
         and getattr(link, "why", None)
     ):
-        error = link.why(0 if what is _END else what)
-    if not error and what.__class__ is int and what is not _END:
+        made = link.why(0 if error is _END else error)
+    if not made and error.__class__ is int and error is not _END:
         text = {
             2: "no TCP connection in time",
             3: "no CONNACK in time",
@@ -58,27 +58,27 @@ def explained(c: "Client", what: "Any", doing: "Any", accepted: bool) -> MQTTErr
             259: "CONNACK: return code 3, server unavailable",
             260: "CONNACK: return code 4, bad user name or password",
             261: "CONNACK: return code 5, not authorized",
-        }.get(what)
-        if c.five and (not text or what > 255):
-            text = load("reasons", "v5.").explained(c, what)
-        if what >> 8 == 1:
-            text = text or f"CONNACK: return code {what & 255}"
-            error = MQTTError("refused", text, what & 255)
-        elif what < 16:
-            error = MQTTError("closed" if what >= _CLOSED else "timeout", text)
+        }.get(error)
+        if c.five and (not text or error > 255):
+            text = load("reasons", "v5.").explained(c, error)
+        if error >> 8 == 1:
+            text = text or f"CONNACK: return code {error & 255}"
+            made = MQTTError("refused", text, error & 255)
+        elif error < 16:
+            made = MQTTError("closed" if error >= _CLOSED else "timeout", text)
         else:
-            kind = "resource" if what >> 1 == 16 else "protocol"  # something is too small here
-            if doing.__class__ is str:  # a large message has come in pieces, over some time
-                doing = c.message.first
-            error = MQTTError(kind, f"packet {doing:#x}: {text}")
-    if not error:
-        kind = "resource" if doing == "lookup" else "closed"
-        text = "closed by the peer" if what is _END else f"{type(what).__name__}: {what}"
+            kind = "resource" if error >> 1 == 16 else "protocol"  # something is too small here
+            if step.__class__ is str:  # a large message has come in pieces, over some time
+                step = c.message.first
+            made = MQTTError(kind, f"packet {step:#x}: {text}")
+    if not made:
+        kind = "resource" if step == "lookup" else "closed"
+        text = "closed by the peer" if error is _END else f"{type(error).__name__}: {error}"
         if getattr(link, "host", None):
-            text = f"{doing} {link.host}:{link.port}: {text}"
+            text = f"{step} {link.host}:{link.port}: {text}"
         else:
-            text = f"{doing}: {text}"
-        error = MQTTError(kind, text)
+            text = f"{step}: {text}"
+        made = MQTTError(kind, text)
     if not (c.stats.losses or c.quiet or (accepted and c.on_disconnect)):
-        print(f"flatmq: {error}; trying again")
-    return error
+        print(f"flatmq: {made}; trying again")
+    return made

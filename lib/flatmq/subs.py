@@ -88,7 +88,7 @@ def late(c: "Client") -> int:
 
 def flush(c: "Client") -> None:
     """Send the requests that are due, all or one at a time."""
-    alone = not (c.apart and in_flight(c))
+    alone = not (c.apart and count(c))
     held: list[bytes] = []  # filters whose later requests wait, too
     for r in c.requests:
         if not r.id:
@@ -103,7 +103,7 @@ def flush(c: "Client") -> None:
                 alone = not (c.apart and r.id)
 
 
-def in_flight(c: "Client") -> int:
+def count(c: "Client") -> int:
     """Return how many requests wait for an answer."""
     n = 0
     i = len(c.requests)

@@ -37,7 +37,7 @@ def subscribe(
     keep(self, kept)
     self.subscriptions.append(new)
     learn(self)
-    return ask(self, new)
+    return send(self, new)
 
 
 def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
@@ -50,12 +50,12 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     self.subs = load("subs", "")
     new = Subscription()
     fill(new, checked, names, None, 0, False)
-    keep(self, [s for s in self.subscriptions if _narrow(s, checked)])
+    keep(self, [s for s in self.subscriptions if remove(s, checked)])
     for r in self.requests:
         if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
             r.granted = b""
     self.requests[:] = [r for r in self.requests if r.id or r.filters]
-    return ask(self, new)
+    return send(self, new)
 
 
 def withdraw(self: "Client", subscription: Subscription) -> None:
@@ -149,7 +149,7 @@ def _name(f):
     return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
-def _narrow(s, gone):
+def remove(s, gone):
     """Remove the filters in `gone` from a subscription. Returns whether any are left."""
     left = [i for i, f in enumerate(s.filters) if f not in gone]
     if s.granted:
@@ -159,7 +159,7 @@ def _narrow(s, gone):
     return bool(left)
 
 
-def ask(c: "Client", new: Subscription) -> Subscription:
+def send(c: "Client", new: Subscription) -> Subscription:
     """Send a request, or leave it to the next CONNACK."""
     c.requests.append(new)
     if c.connected:

@@ -43,38 +43,38 @@ def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
     return -2
 
 
-def number(what: str, value: int, min: int, max: int) -> int:
+def number(name: str, value: int, min: int, max: int) -> int:
     """Return `value` if it is an int from `min` to `max`.
 
-    Otherwise raise ValueError or TypeError, which name it `what`.
+    Otherwise raise ValueError or TypeError, which begin with `name`.
     """
     if not isinstance(value, int):
-        raise TypeError(f"{what} must be {min} to {max}, not {value!r}")
+        raise TypeError(f"{name} must be {min} to {max}, not {value!r}")
     if not min <= value <= max:
-        raise ValueError(f"{what} must be {min} to {max}, not {value!r}")
+        raise ValueError(f"{name} must be {min} to {max}, not {value!r}")
     return value
 
 
-def field(what: str, value: "bytes | str", check=is_utf8) -> bytes:
+def field(name: str, value: "bytes | str", check=is_utf8) -> bytes:
     """Return `value` as bytes, with str encoded as UTF-8.
 
-    ValueError, naming `what`, if it has more than 65,535 bytes (section 1.5.3) or does not pass
+    ValueError, beginning with `name`, if it has more than 65,535 bytes (section 1.5.3) or fails
     `check`; TypeError if it is not bytes.
     """
     if isinstance(value, str):
         try:
             value = value.encode()
         except ValueError:  # which on CPython has the value
-            raise ValueError(f"{what} must be UTF-8 text") from None
+            raise ValueError(f"{name} must be UTF-8 text") from None
     elif not isinstance(value, bytes):
         try:
             value = bytes(memoryview(value))  # bytes(5) would be five zeros
         except TypeError:
-            raise TypeError(f"{what} must be bytes or str, not {type(value).__name__}") from None
+            raise TypeError(f"{name} must be bytes or str, not {type(value).__name__}") from None
     if len(value) > 65535:
-        raise ValueError(f"{what} must be at most 65535 bytes, not {len(value)}")
+        raise ValueError(f"{name} must be at most 65535 bytes, not {len(value)}")
     if check and not check(value, 0, len(value)):
-        raise ValueError(f"{what} {value!r}: {_fault(value, check)}")
+        raise ValueError(f"{name} {value!r}: {_fault(value, check)}")
     return value
 
 

@@ -54,7 +54,7 @@ class Parts:
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.waits = 0
-        self.sending = self.begun = False
+        self.sending = self.began = False
         self.pid = 0
         self.data: Any = b""
         self.at = 0
@@ -123,8 +123,8 @@ class Parts:
         """
         c = self._client
         self.failed = None
-        if not self.begun:
-            self.begun = True
+        if not self.began:
+            self.began = True
             self._done = self.at = 0
             self.data = self.head
             if self._tried and self.pid:
@@ -137,7 +137,7 @@ class Parts:
             self._tried = True
             return len(self.head)
         if self._done == self.size:
-            self.begun = self.sending = False
+            self.began = self.sending = False
             if not self.pid:
                 self._release()
             return 0
@@ -189,10 +189,10 @@ class Parts:
         """Give up the message. A part of it may have left already."""
         c = self._client
         pid = self.pid
-        if c.five and pid and (self.begun or not self.sending):
+        if c.five and pid and (self.began or not self.sending):
             c.five.owe(c, pid)  # it takes up a place until the broker has answered
         self._release()
-        self.sending = self.begun
+        self.sending = self.began
         c.stats.dropped += 1
         if c.on_dropped:
             c.on_dropped(pid, self._topic, reason)
@@ -202,8 +202,8 @@ class Parts:
 
         `closed`: by the peer, while nothing else was in flight.
         """
-        in_flight = self.begun or (self.waits and not self.sending)
-        self.begun = False
+        in_flight = self.began or (self.waits and not self.sending)
+        self.began = False
         self.sending = bool(self.waits)
         if self.waits:
             self._strikes = self._strikes + 1 if closed and in_flight else 0

@@ -5,7 +5,7 @@ Loaded with the first such message, and kept.
 
 from .. import is_name
 from ..engine import HOLD
-from ..message import nearest
+from ..message import claim, search
 from ..port import const, load
 from .several import several
 
@@ -29,25 +29,33 @@ class Pieces:
     def __init__(self, client: "Client") -> None:
         self.client = client
         client.pieces = self
-        self.message: Message = client.message
+        self.message = claim(client)
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
         self.blind = False  # no handler may get it
 
-    def begin(self, at: int, have: int) -> int:
-        """Begin with a packet larger than the buffer; `message` has what is known of it.
+    def start(self, at: int, have: int, t: int, end: int) -> int:
+        """Begin with a packet larger than the buffer, from its fixed header, which ends at `t`.
 
-        It is in the receive buffer at `at`, and the bytes up to `have` have come. Returns where
-        the payload begins, 0 if more of the header must come first, or the rule that the packet
-        breaks as a negative number.
+        It is in the receive buffer from `at`, would end at `end`, and the bytes up to `have` have
+        come. Returns where the payload begins, 0 if more of the header must come first, or the
+        rule that the packet breaks as a negative number.
         """
+        m = self.message
+        m.first = m.buf[at]
+        m.t = t
+        m.end = end
+        return self.begin(at, have)
+
+    def begin(self, at: int, have: int) -> int:
+        """Begin with what follows the fixed header: see `start`, which returns the same."""
         n = self.check(at, have)
         if n > 0:
             self.keep(n)
         return n
 
     def check(self, at: int, have: int) -> int:
-        """Check a packet up to the payload of 3.1.1: see `begin`, which returns the same."""
+        """Check a packet up to the payload of 3.1.1: see `start`, which returns the same."""
         m = self.message
         e = m.t + 2
         if m.first & 0xF0 != 0x30:
@@ -113,7 +121,7 @@ class Pieces:
         self.taken = False  # a handler may have ended its subscription since the last piece
         if self.blind:
             return None
-        if c.limit or nearest(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
+        if c.limit or search(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True)
         if c.on_message is not None and c.chunks:

@@ -1,7 +1,7 @@
 """Deliver a message that several filters match. Loaded with the first one, and kept."""
 
 from ..engine import HOLD
-from ..message import nearest
+from ..message import search
 from ..port import const
 
 TYPE_CHECKING = const(0)
@@ -17,7 +17,7 @@ def several(m: "Message", chunks: bool = False) -> "object | None":
         c.limit = len(c.subscriptions)  # a handler may add others, for the next message
         c.found = False
     while True:
-        c.done = nearest(c, c.done, m.t, e, chunks)  # where to continue if this handler raises
+        c.done = search(c, c.done, m.t, e, chunks)  # where to continue if this handler raises
         if not 0 <= c.done < c.limit:
             break
         s = c.subscriptions[c.done]

@@ -123,7 +123,7 @@ def lost(c: "Client", flight: "int | None") -> None:
     again. With more, requests are sent one at a time from now on, and messages wait for them.
     `flight`: see `dial.mark`.
     """
-    n = c.subs.in_flight(c)
+    n = c.subs.count(c)
     if n > 1 or (n and flight is not None):
         c.apart = True
         return

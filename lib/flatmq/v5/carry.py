@@ -8,7 +8,7 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
-from ..message import NEVER, nearest
+from ..message import NEVER, search
 from ..message import Subscription as Base
 from ..port import const, load
 from .walk import checked, number
@@ -30,7 +30,7 @@ faulty: "Any" = None  # and faulty.taken
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
-def carried(c: "Client5", e: int, end: int, i: int) -> int:
+def route(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of the message in `message`, whose length is at `e`.
 
     `i` is the place in `routes` of the handler for its topic name. Returns the place of the one
@@ -93,9 +93,9 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
         return False
     n = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
     c.tagged = True
-    e = -1 if c.limit else nearest(c, 0, m.t, n)
+    e = -1 if c.limit else search(c, 0, m.t, n)
     found = None
-    if c.limit or (e >= 0 and nearest(c, e + 1, m.t, n) >= 0):
+    if c.limit or (e >= 0 and search(c, e + 1, m.t, n) >= 0):
         found = tagged
         _load()
     elif e >= 0:
@@ -127,11 +127,11 @@ class Subscription(Base):
     head = b"\0"  # its properties
     client: "Any" = None
 
-    def fits(self, buf: bytearray, t: int, end: int) -> bool:
+    def match(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether it gets the message with this topic name."""
         if self.client.tagged and self._lacks(self.client.message.properties):
             return False
-        return Base.fits(self, buf, t, end)
+        return Base.match(self, buf, t, end)
 
     def _lacks(self, p):
         """Return whether the message does not have its identifier."""
@@ -171,6 +171,6 @@ def _owner(c, identifier):
         s = c.subscriptions[i]
         if s.identifier == identifier:
             i = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-            return s.fits(m.buf, m.t + 2, i)
+            return s.match(m.buf, m.t + 2, i)
         i += 1
     return False if identifier > c.numbered else None

@@ -33,7 +33,7 @@ _NO_ALIAS = const(0x23 << 9 | 46)
 
 
 def taken(c: "Client5", e: int, end: int, i: int, n: int) -> int:
-    """Handle a message with such properties: see `carry.carried`. They break the rule `-n`."""
+    """Handle a message with such properties: see `carry.route`. They break the rule `-n`."""
     n = borne(c, e, end, n)
     if n < 0:
         return n

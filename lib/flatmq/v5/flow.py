@@ -33,7 +33,7 @@ class Flow:
     def answered(self) -> None:
         """Ignore a PINGRESP."""
 
-    def span(self, sent: int) -> int:
+    def next(self, sent: int) -> int:
         """Return how many bytes of the queue, from `sent` on, may leave now."""
         c = self._client
         if c.kept <= c.inflight:

@@ -50,10 +50,10 @@ _ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
 _NEVER = const(268435455)  # ms, 3 days
 
 
-def carried(c: "Client5", e: int, end: int, i: int) -> int:
+def route(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
-    sys.modules[__name__].carried = load("carry", "v5.").carried  # type: ignore[attr-defined]
-    return c.five.carried(c, e, end, i)  # loading it again would allocate
+    sys.modules[__name__].route = load("carry", "v5.").route  # type: ignore[attr-defined]
+    return c.five.route(c, e, end, i)  # loading it again would allocate
 
 
 def Pieces(c: "Client5") -> "Any":
@@ -149,14 +149,14 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
         c.two = load("qos2")
     code = c.two.other(c, first, t, t + 2)
     if first == 0x70:
-        returned(c, c.rx[t] << 8 | c.rx[t + 1])
+        answered(c, c.rx[t] << 8 | c.rx[t + 1])
     return code
 
 
 def _refused(c, first, pid, code):
     taken = load("reasons", "v5.").refused(c, first, pid, code)
     drop("reasons", "strays")
-    returned(c, pid)
+    answered(c, pid)
     return taken
 
 
@@ -166,14 +166,14 @@ def _settled(c, pid):
     if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
         if not (c.large and c.large.settle(pid)):
             c.stats.strays += 1
-            returned(c, pid)
+            answered(c, pid)
         return None
     c.stats.downgraded += c.q[p] >> 2 & 1
     release(c, p)
     return True
 
 
-def returned(c: "Client5", pid: int) -> None:
+def answered(c: "Client5", pid: int) -> None:
     """Note that the broker has answered a message that is no longer in the queue."""
     if pid in c.owed:
         c.owed.remove(pid)
@@ -300,7 +300,7 @@ def late(c: "Client5", ms: int) -> int:
 # The end of a connection
 
 
-def ending(c: "Client5", what: "Any", began: int) -> None:
+def close(c: "Client5", error: "Any", began: int) -> None:
     """Begin with the end of a connection: see `dial.lost`.
 
     If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
@@ -311,8 +311,8 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
     if c.alone is c.flow:
         c.alone = None
     c.flow = None
-    if what.__class__ is int and what >> 8 != 1 and what & 255 > 15 and began & 1:
-        code = _SAID[(what & 255) - 16]
+    if error.__class__ is int and error >> 8 != 1 and error & 255 > 15 and began & 1:
+        code = _SAID[(error & 255) - 16]
         if code:
             try:
                 packet = bytes((0xE0, 1, 0x80 + code))
@@ -321,7 +321,7 @@ def ending(c: "Client5", what: "Any", began: int) -> None:
                 pass
 
 
-def ended(c: "Client5", what: "Any") -> None:
+def lost(c: "Client5", error: "Any") -> None:
     """Finish with the end of a connection."""
     if c.aliases:
         try:
@@ -329,7 +329,7 @@ def ended(c: "Client5", what: "Any") -> None:
             c.aliases = 0
         except MemoryError:  # CONNACK does it
             pass
-    if getattr(what, "code", 0) == _TAKEN_OVER and what.kind == "closed":
+    if getattr(error, "code", 0) == _TAKEN_OVER and error.kind == "closed":
         # Two clients with the same identifier would otherwise keep ending each other.
         c.due = ticks_add(clock.ticks_ms(), c.retry_max_ms)
     if c.replies:

@@ -183,7 +183,7 @@ class End:
 
     def next(self) -> int:
         """Return how many bytes there are to send: none."""
-        self.begun = self._large is not None and self._large.begun
+        self.began = self._large is not None and self._large.began
         return 0
 
     def publish(self, *_message: "Any") -> None:

@@ -1,7 +1,7 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
 from ..port import const, load
-from ..subscribing import ask, check, fill, keep, learn, others
+from ..subscribing import check, fill, keep, learn, others, send
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
 from .carry import Subscription
@@ -64,7 +64,7 @@ def subscribe(
     keep(self, kept)
     self.subscriptions.append(new)
     learn(self)
-    return ask(self, new)
+    return send(self, new)
 
 
 def _allow(c, r):
