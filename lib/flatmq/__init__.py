@@ -6,8 +6,8 @@ Here is what a program calls, and the check of topic names and of text; `engine`
 # Imported builtins are found without a miss in the module.
 from builtins import bytes, len
 
-from . import port as clock
-from .port import MICROPYTHON, Shown, const, load
+from . import port
+from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def plain(payload: "Any") -> "Any":
     return payload
 
 
-class Client(Shown):
+class Client(port.Shown):
     """An MQTT client.
 
     `version` 4 is MQTT 3.1.1, 3 is MQTT 3.1, 5 is MQTT 5, and None is MQTT 5 or 3.1.1,
@@ -425,12 +425,12 @@ class Client(Shown):
     def start(self) -> None:
         """Begin to connect. `poll` does the rest, and reconnects after each loss."""
         if self.leaving is not None:  # Ctrl-C has interrupted `disconnect`
-            self.due = clock.ticks_ms()
+            self.due = port.ticks_ms()
             self.poll()
             self.leaving = None
         if self.state == "offline":
             self.state = "waiting"
-            self.due = clock.ticks_ms()
+            self.due = port.ticks_ms()
 
     def poll(self, ms: int = 0) -> bool:
         """Do everything that is due, and wait up to `ms` milliseconds for incoming bytes.

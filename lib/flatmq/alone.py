@@ -5,7 +5,7 @@ Loaded when a peer has closed a connection while messages were in flight.
 
 import sys
 
-from . import port as clock
+from . import port
 from .engine import end_of, id_of
 from .port import MICROPYTHON, const, load, ticks_diff
 
@@ -82,7 +82,7 @@ class Alone:
             and c.apart
             and c.since is not None
             and c.subs.count(c)
-            and ticks_diff(clock.ticks_ms(), c.since) < c.timeout_ms
+            and ticks_diff(port.ticks_ms(), c.since) < c.timeout_ms
         ):
             return 0  # a request is alone in flight, and not for long
         if self.release(sent):

@@ -13,7 +13,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NAME = "dropped"
+_NAME = const("dropped")
 _SEGMENTS = const(2)
 
 

@@ -24,7 +24,7 @@ from io import StringIO
 
 import flatmq
 
-from . import port as clock
+from . import port
 from .every import Every
 from .port import MICROPYTHON, const, ticks_add, ticks_diff
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from . import Client
 
-_DESK = ("darwin", "linux", "win32")
+_DESK = const(("darwin", "linux", "win32"))
 PATH = "crash.json" if sys.platform in _DESK else "/crash.json"
 version = "flatmq " + flatmq.__version__
 
@@ -43,7 +43,7 @@ _TRACE = const(1000)  # bytes of a traceback
 _SHORTEST = const(128)  # bytes that it is shortened to, so that it fits into the client's queue
 _LARGEST = const(4096)  # bytes of a record: a larger one is not from here
 _RESERVE = const(2048)  # bytes; with 1,536, a Pico W could not write the record
-_GAP = "  ...\n"
+_GAP = const("  ...\n")
 _YEAR = const(2025)  # a clock that shows an earlier year has not been set
 
 _kept: "Any" = None  # the exception that was kept last
@@ -80,7 +80,7 @@ def keep(error: BaseException, path: str = PATH) -> bool:
                 _reporter.sample()
                 record.update(_reporter.facts())
             else:
-                record["uptime"] = clock.ticks_ms() // 1000
+                record["uptime"] = port.ticks_ms() // 1000
             record = _write(record, path)
         except OSError:
             return False
@@ -146,7 +146,7 @@ class Crashes:
         self._topic = topic
         self.path = path
         self._minute = Every(60000)
-        self._since = clock.ticks_ms()
+        self._since = port.ticks_ms()
         self.uptime = 0
         self.least: int | None = None
         self.reserve: bytearray | None = bytearray(_RESERVE)
@@ -179,7 +179,7 @@ class Crashes:
 
     def sample(self) -> None:
         """Bring `uptime` and `least` up to date."""
-        n = ticks_diff(clock.ticks_ms(), self._since) // 1000
+        n = ticks_diff(port.ticks_ms(), self._since) // 1000
         self.uptime += n
         self._since = ticks_add(self._since, n * 1000)
         if MICROPYTHON:

@@ -6,8 +6,7 @@ This allocates memory: for the lookup, the socket, and errors.
 import errno
 import random
 
-from . import NO_MEMORY
-from . import port as clock
+from . import NO_MEMORY, port
 from .engine import end_of, id_of, tidy
 from .port import const, drop, load, ticks_add, ticks_diff
 
@@ -40,7 +39,7 @@ def step(c: "Client") -> "Any":
             if link.address is None:
                 link.resolve()
             c.state = "connecting"
-            c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
+            c.due = ticks_add(port.ticks_ms(), c.timeout_ms)
             link.connect()
         stream = link.stream()
         if stream:
@@ -48,8 +47,8 @@ def step(c: "Client") -> "Any":
                 c.hello = load("hello").update(c)
             c.stream = stream
             c.state = "greeting"
-            c.due = ticks_add(clock.ticks_ms(), c.timeout_ms)
-        elif ticks_diff(clock.ticks_ms(), c.due) >= 0:
+            c.due = ticks_add(port.ticks_ms(), c.timeout_ms)
+        elif ticks_diff(port.ticks_ms(), c.due) >= 0:
             lost(c, _NOT_CONNECTED, "connecting")
     except Exception as e:
         lost(c, e, "connect" if link.address else "lookup")
@@ -95,7 +94,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     c.stats.connects += 1
     c.error = None
     c.state = "online"
-    c.since = clock.ticks_ms()
+    c.since = port.ticks_ms()
     i = c.tick
     if c.alone:
         c.alone.start()
@@ -170,7 +169,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         c.link.address = None
     # From one half of the delay to the whole
     delay *= 256 + random.getrandbits(8)
-    c.due = ticks_add(clock.ticks_ms(), delay >> 9)
+    c.due = ticks_add(port.ticks_ms(), delay >> 9)
     if c.five:
         c.five.lost(c, error)
 

@@ -13,8 +13,7 @@ A generator has its frame on the heap once, so everything used often is a local 
 their number. Whatever is rare is loaded when it is needed: see `port.load`.
 """
 
-from . import NO_MEMORY
-from . import port as clock
+from . import NO_MEMORY, port
 from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
@@ -88,7 +87,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     into = memoryview(rx)[size:-2]
     ack = c.ack
     length = len
-    ticks = clock.ticks_ms
+    ticks = port.ticks_ms
     hold = HOLD
     read: Any = None
     write: Any = None

@@ -1,6 +1,6 @@
 """Times that come again, for a loop that polls."""
 
-from . import port as clock
+from . import port
 from .port import ticks_add, ticks_diff
 
 
@@ -20,11 +20,11 @@ class Every:
         if ms.__class__ is not int or not 1 <= ms <= 268435455:
             raise ValueError(f"ms must be an int from 1 to 268435455, not {ms!r}")
         self.ms = ms
-        self.next = clock.ticks_ms()
+        self.next = port.ticks_ms()
 
     def due(self) -> bool:
         """Return whether the time has come. It is due once, however many times were missed."""
-        now = clock.ticks_ms()
+        now = port.ticks_ms()
         if ticks_diff(now, self.next) < 0:
             return False
         self.next = ticks_add(self.next, self.ms)

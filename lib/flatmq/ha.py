@@ -22,8 +22,7 @@ size. These are the topics of a device with the identifier ID:
 import random
 from json import dumps
 
-from . import Client
-from . import port as clock
+from . import Client, port
 from .ha_message import Stream, checked, members
 from .port import const, drop, load, ticks_add, ticks_diff
 
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-_BIRTH = b"homeassistant/status"  # Home Assistant's own, "online" whenever it has started
+_BIRTH = const(b"homeassistant/status")  # Home Assistant's own, "online" whenever it has started
 _SPREAD_BITS = const(14)  # after that up to 16 s pass, so that not all boards answer at once
 _LONGEST = const(12)  # characters of a number: any small int of a board, with a point
-_LIGHT = (
+_LIGHT = const(
     b',"bri_cmd_t":"~/set","bri_stat_t":"~","on_cmd_type":"brightness"'
     b",\"stat_val_tpl\":\"{{'OFF' if value=='0' else 'ON'}}\""
 )
-_WITHOUT_NUMBERS = (b"switch", b"binary_sensor", b"button", b"update")
+_WITHOUT_NUMBERS = const((b"switch", b"binary_sensor", b"button", b"update"))
 
 
 class Component:
@@ -168,7 +167,7 @@ class Device:
         self.news = False  # a component has some
         self._client = client
         self._greeted = 0  # the connection on which `online` was published
-        self.due: int | None = clock.ticks_ms()
+        self.due: int | None = port.ticks_ms()
         self._again = False  # what else was published is to follow it
         self._senml: Any = None  # what writes numbers, once one may have to be written
         self._commands: Any = None  # what reads commands, once one may come
@@ -294,7 +293,7 @@ class Device:
 
         Needed only if what a component says in it has changed.
         """
-        self.due = clock.ticks_ms()
+        self.due = port.ticks_ms()
 
     def poll(self) -> None:
         """Publish what is due. Call it in each turn of the loop, after the client's `poll`.
@@ -309,7 +308,7 @@ class Device:
             self._greet(c)
         if (
             self.due is not None
-            and ticks_diff(clock.ticks_ms(), self.due) >= 0
+            and ticks_diff(port.ticks_ms(), self.due) >= 0
             and not self._describe()
         ):
             return
@@ -371,7 +370,7 @@ class Device:
             if message.is_payload(b"online"):
                 # The broker, too, may have forgotten everything.
                 self._again = True
-                self.due = ticks_add(clock.ticks_ms(), random.getrandbits(_SPREAD_BITS))
+                self.due = ticks_add(port.ticks_ms(), random.getrandbits(_SPREAD_BITS))
             return
         for each in self.components:
             if each.command and message.is_topic(each.command):

@@ -13,7 +13,7 @@
 import io
 import os
 
-from . import port as clock
+from . import port
 from .every import Every
 from .port import const, ticks_add, ticks_diff
 
@@ -62,7 +62,7 @@ class Log(io.IOBase):
         self._piece[_HEAD - 1] = 32
         self._printed = 0  # bytes before those in the piece
         self._listens = False
-        self._end = clock.ticks_ms()
+        self._end = port.ticks_ms()
         self._turn = Every(_PIECE_MS)
         client.subscribe(topic + b"/listen", self._listen)  # type: ignore[operator]
         if hasattr(os, "dupterm"):
@@ -104,7 +104,7 @@ class Log(io.IOBase):
     def poll(self) -> None:
         """Publish a piece if it is time to, and if somebody listens. Never blocks."""
         if self._listens and self._turn.due():
-            if ticks_diff(self._end, clock.ticks_ms()) <= 0:
+            if ticks_diff(self._end, port.ticks_ms()) <= 0:
                 self._listens = False
             elif len(self._piece) > _HEAD and self._client.connected:
                 self._send()
@@ -125,5 +125,5 @@ class Log(io.IOBase):
     def _listen(self, message: "Message") -> None:
         seconds = message.number()
         if seconds is not None and 1 <= seconds <= _LONGEST and not message.retain:
-            self._end = ticks_add(clock.ticks_ms(), seconds * 1000)
+            self._end = ticks_add(port.ticks_ms(), seconds * 1000)
             self._listens = True

@@ -17,7 +17,7 @@ import os
 from binascii import hexlify
 from builtins import print as _print
 
-from . import port as clock
+from . import port
 from .port import collect, const, ticks_add, ticks_diff
 from .signed import signed
 
@@ -65,12 +65,12 @@ class Prompt:
         self._answer = ""  # that waits for room
         self._nonce = ""  # of the session
         self._n = 0  # lines that were run in it
-        self._end = clock.ticks_ms()
+        self._end = port.ticks_ms()
         client.subscribe([self._ask, base + b"prompt/in"], self._on_message, 1, True)
 
     def poll(self) -> None:
         """Run a line that has come, and answer. Allocates nothing if there is none."""
-        if self._n and ticks_diff(clock.ticks_ms(), self._end) >= 0:
+        if self._n and ticks_diff(port.ticks_ms(), self._end) >= 0:
             self._n = 0
             self._nonce = ""
             self._names = {}
@@ -99,7 +99,7 @@ class Prompt:
             self._whole = message.last
 
     def _left(self):
-        return max(0, ticks_diff(self._end, clock.ticks_ms()) // 1000)
+        return max(0, ticks_diff(self._end, port.ticks_ms()) // 1000)
 
     def _say(self, **said):
         from json import dumps
@@ -132,11 +132,11 @@ class Prompt:
         except (ValueError, KeyError, TypeError):
             return
         if not self._n:
-            self._end = ticks_add(clock.ticks_ms(), ms)
+            self._end = ticks_add(port.ticks_ms(), ms)
             self._names = dict(self._given)
         self._n += 1
         if not code:  # the end
-            self._end = clock.ticks_ms()
+            self._end = port.ticks_ms()
         self._say(n=self._n, out=self._run(code), left=self._left())
 
     def _run(self, code):

@@ -36,7 +36,9 @@ _KNOWN = {
     "topic_alias": (0x23, 2, 1, 65535),
     "maximum_packet_size": (0x27, 4, 1, 0xFFFFFFFF),
 }
-_OF_PUBLISH = ("payload_format", "expiry", "content_type", "response_topic", "correlation_data")
+_OF_PUBLISH = const(
+    ("payload_format", "expiry", "content_type", "response_topic", "correlation_data")
+)
 _OF_WILL = _OF_PUBLISH + ("will_delay",)  # noqa: RUF005 - as MicroPython has it
 
 

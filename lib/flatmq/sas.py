@@ -16,7 +16,7 @@ from .port import const
 _YEAR = const(2026)  # a clock that shows an earlier year has not been set
 _MOST = const(525600)  # minutes in a year
 _BLOCK = const(64)  # bytes in a block of SHA-256
-_PLAIN = b"-._~"  # not encoded in a URL, like letters and digits (RFC 3986 section 2.3)
+_PLAIN = const(b"-._~")  # not encoded in a URL, like letters and digits (RFC 3986 section 2.3)
 
 
 class SAS:

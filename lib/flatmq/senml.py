@@ -12,14 +12,15 @@ a boot, a receiver uses `seq` to count packs that were lost, duplicated or out o
 """
 
 from . import wire
+from .port import const
 from .wire import field, is_utf8, number
 
 wire.held = True
 
 _len = len
 
-_SEQ_MAX = 1073741823  # the largest small int on a 32-bit board
-_STEP = 8  # bytes between two sizes of payloads
+_SEQ_MAX = const(1073741823)  # the largest small int on a 32-bit board
+_STEP = const(8)  # bytes between two sizes of payloads
 
 
 def label(name: "bytes | str", unit: "bytes | str" = b"") -> bytes:
@@ -174,10 +175,10 @@ class Pack:
         return end
 
 
-_SEQ = b'},{"n":"seq","v":'
-_BT = b',"bt":'
-_T = b',"t":'
-_HEX = b"0123456789abcdef"
+_SEQ = const(b'},{"n":"seq","v":')
+_BT = const(b',"bt":')
+_T = const(b',"t":')
+_HEX = const(b"0123456789abcdef")
 
 
 def _check_name(name, first):

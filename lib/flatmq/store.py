@@ -23,7 +23,7 @@ from .port import const
 
 RECORD = const(9)  # bytes of a record's header
 _NUMBER = const(4)  # bytes of the head before its records: the number of the first record
-_SUFFIX = ".seg"
+_SUFFIX = const(".seg")
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EXTENSIONS = const(0xA3)  # the tag of the last field of TBSCertificate
 _BOOLEAN = const(1)
 _ADDRESS = const(0x87)  # iPAddress in GeneralName (RFC 5280, section 4.2.1.6)
-_ALTERNATIVE_NAME = b"\x06\x03\x55\x1d\x11"  # the OID of subjectAltName
+_ALTERNATIVE_NAME = const(b"\x06\x03\x55\x1d\x11")  # the OID of subjectAltName
 
 
 def packed(name: str) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SHAKING_MS = const(100)  # most ms until the handshake is continued
 # Ports on which Mbed TLS has a heap of its own.
-_OWN_HEAP = ("esp32", "linux", "darwin", "win32", "webassembly")
+_OWN_HEAP = const(("esp32", "linux", "darwin", "win32", "webassembly"))
 
 
 class Link(TCP):

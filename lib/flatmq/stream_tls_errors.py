@@ -52,20 +52,22 @@ _BAD_PROTOCOL_VERSION = const(0x6E80)
 _INVALID_RECORD = const(0x7200)
 _BAD_CERTIFICATE = const(0x7A00)
 # ALLOC_FAILED of PEM, X.509, DHM, PK, ECP, MD, cipher and SSL.
-_NO_MEMORY = (0x1180, 0x2880, 0x3400, 0x3F80, 0x4D80, 0x5180, 0x6180, 0x7F00)
+_NO_MEMORY = const((0x1180, 0x2880, 0x3400, 0x3F80, 0x4D80, 0x5180, 0x6180, 0x7F00))
 # Those of bignum and ASN.1: errors of their own, which look like an errno that no handshake has,
 # or the low bits of another one.
-_NO_MEMORY_LOW = (0x10, 0x6A)
+_NO_MEMORY_LOW = const((0x10, 0x6A))
 _LEAST = const(0x100)  # lower numbers are those of errno
 _CLOSED = (errno.ECONNRESET, errno.ECONNABORTED, 32, _CONN_EOF, _PEER_CLOSE_NOTIFY)  # 32: EPIPE
 
 # Texts of Mbed TLS about a certificate, which has one line for each reason.
-_REASONS = (
-    ("future", "future"),
-    ("expired", "expired"),
-    ("expected CN", "name"),
-    ("not correctly signed", "authority"),
-    ("Usage does not match", "usage"),
+_REASONS = const(
+    (
+        ("future", "future"),
+        ("expired", "expired"),
+        ("expected CN", "name"),
+        ("not correctly signed", "authority"),
+        ("Usage does not match", "usage"),
+    )
 )
 
 

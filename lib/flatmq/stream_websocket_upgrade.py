@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_GUID = const(b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
 _MOST = const(4096)  # most bytes of an answer
 _LINE = const(256)  # most bytes that are kept of one of its lines
 _LF = const(10)
 _H = const(72)
 _BY_PEER = (errno.ECONNRESET, 32)  # EPIPE, a name that boards lack
-_CLOSED = (
+_CLOSED = const(
     "closed before the WebSocket was open: check that this port is a WebSocket listener, and "
     "whether it needs TLS"
 )
-_NAMES = (b"upgrade", b"connection", b"accept", b"protocol", b"extensions")
+_NAMES = const((b"upgrade", b"connection", b"accept", b"protocol", b"extensions"))
 
 
 def check(host: str, path: str) -> None:

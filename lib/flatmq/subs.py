@@ -4,7 +4,7 @@ A subscription is never given up. If the broker closes the connection on it, it 
 growing pauses, while everything else flows: see `strays.lost`.
 """
 
-from . import port as clock
+from . import port
 from .port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -64,7 +64,7 @@ def resume(c: "Client", same: bool, unsure: bool) -> int:
         waiting.extend(c.subscriptions)
     c.requests[:] = waiting
     for r in waiting:
-        r.due = ticks_add(clock.ticks_ms(), r.pause)  # meanwhile everything else flows
+        r.due = ticks_add(port.ticks_ms(), r.pause)  # meanwhile everything else flows
     return late(c)
 
 
@@ -76,7 +76,7 @@ def late(c: "Client") -> int:
     while i:
         i -= 1
         if not c.requests[i].id:
-            left = c.requests[i].pause and ticks_diff(c.requests[i].due, clock.ticks_ms())
+            left = c.requests[i].pause and ticks_diff(c.requests[i].due, port.ticks_ms())
             if left <= 0:
                 due = True
             elif left < least:
@@ -92,7 +92,7 @@ def flush(c: "Client") -> None:
     held: list[bytes] = []  # filters whose later requests wait, too
     for r in c.requests:
         if not r.id:
-            left = ticks_diff(r.due, clock.ticks_ms()) if r.pause else 0
+            left = ticks_diff(r.due, port.ticks_ms()) if r.pause else 0
             for f in r.filters:
                 if f in held:
                     left = 1

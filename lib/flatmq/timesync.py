@@ -13,7 +13,7 @@
 import random
 import time
 
-from . import port as clock
+from . import port
 from .port import const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -74,13 +74,13 @@ class TimeSync:
         self._set = set
         self.answers = self.late = self.took = 0
         self._number = 0  # of the request that waits for its answer
-        self._sent = self._due = self._at = clock.ticks_ms()
+        self._sent = self._due = self._at = port.ticks_ms()
         self._second = 0  # the time at `_at`; 0: the clock is not to be set
         client.subscribe(topic, self._answer)
 
     def poll(self) -> None:
         """Ask, or set the clock, if it is time to. Never blocks."""
-        now = clock.ticks_ms()
+        now = port.ticks_ms()
         if self._second and ticks_diff(now, self._at) >= 0:
             self._begin(ticks_diff(now, self._at))
         elif self._client.connected and ticks_diff(now, self._due) >= 0:
@@ -94,7 +94,7 @@ class TimeSync:
             self._sent = now
 
     def _answer(self, message: "Message") -> None:
-        now = clock.ticks_ms()
+        now = port.ticks_ms()
         try:
             number, seconds, ms = [int(part) for part in message.payload.split(b" ")]
         except ValueError:

@@ -26,8 +26,7 @@ Differences:
 
 import errno
 
-from . import Client
-from . import port as clock
+from . import Client, port
 from .port import MICROPYTHON, const, ticks_add, ticks_diff
 
 if MICROPYTHON:
@@ -168,10 +167,10 @@ class MQTTClient:
         c.link.error = None
         losses = c.stats.losses
         self._pings = 0
-        self._end = ticks_add(clock.ticks_ms(), self._timeout)
+        self._end = ticks_add(port.ticks_ms(), self._timeout)
         c.start()
         while not c.connected:
-            left = ticks_diff(self._end, clock.ticks_ms())
+            left = ticks_diff(self._end, port.ticks_ms())
             if left > 0:
                 c.poll(left)
             else:
@@ -285,7 +284,7 @@ class MQTTClient:
         if not (self._client and self._client.connected):
             self._fail()
         self.sock.setblocking(False)  # a program may have set a timeout
-        self._end = ticks_add(clock.ticks_ms(), self._timeout)
+        self._end = ticks_add(port.ticks_ms(), self._timeout)
 
     def _work(self):
         """Poll until something comes in.
@@ -293,7 +292,7 @@ class MQTTClient:
         OSError if the connection has ended, or after `timeout`.
         """
         c = self._client
-        left = ticks_diff(self._end, clock.ticks_ms())
+        left = ticks_diff(self._end, port.ticks_ms())
         if left > 0:
             c.poll(left)
         else:
@@ -497,15 +496,15 @@ class MQTTClient:
         """Poll until a message or the answer to a ping() has come in, or once if `ms` is 0."""
         c = self._client
         left = ms
-        end = ticks_add(clock.ticks_ms(), ms)
+        end = ticks_add(port.ticks_ms(), ms)
         while not self._queue:
             heard = c.poll(left)  # it may return before that time has passed
-            left = ticks_diff(end, clock.ticks_ms())
+            left = ticks_diff(end, port.ticks_ms())
             if heard or left <= 0:
                 if ms and not heard:
                     c.ping()
                 left = ms
-                end = ticks_add(clock.ticks_ms(), ms)
+                end = ticks_add(port.ticks_ms(), ms)
             self._check()
             if self._queue or self._pong():
                 return

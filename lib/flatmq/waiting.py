@@ -1,6 +1,6 @@
 """Ask for a PINGRESP, and wait until messages are settled. Loaded when first called, and kept."""
 
-from . import port as clock
+from . import port
 from .port import const, ticks_add, ticks_diff
 from .queue import find
 
@@ -18,14 +18,14 @@ def ping(self: "Client") -> None:
     if self.connected and not self.asked:
         self.asked = True
         self.acks.extend(b"\xc0\0")
-        self.due = clock.ticks_ms()
+        self.due = port.ticks_ms()
 
 
 def wait(self: "Client", timeout_ms: int = 10000) -> bool:
     """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    end = ticks_add(port.ticks_ms(), timeout_ms)
     while self.pending:
-        left = ticks_diff(end, clock.ticks_ms())
+        left = ticks_diff(end, port.ticks_ms())
         if left <= 0:
             return False
         self.flush()

@@ -20,7 +20,7 @@ from binascii import crc32
 
 import slots  # type: ignore[import-not-found,unused-ignore]
 
-from .. import port as clock
+from .. import port
 from ..port import collect, const, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -105,7 +105,7 @@ class Updates:
         # A version that is new, or has ended in exceptions, is to be proved.
         self._unproved = self.record["state"] == "new" or self.record["crashes"] > 0
         self._pid: int | None = None  # of the status that must be acknowledged
-        self._began = clock.ticks_ms()
+        self._began = port.ticks_ms()
         self._ms = minutes * 60000
         self._told = 0  # the connection on which the status was published
 
@@ -243,7 +243,7 @@ class Updates:
             r["why"] = ""
             slots.store(r, self.folder)
             self.tell()
-        elif r["state"] == "new" and ticks_diff(clock.ticks_ms(), self._began) >= self._ms:
+        elif r["state"] == "new" and ticks_diff(port.ticks_ms(), self._began) >= self._ms:
             why = "not healthy" if acknowledged else "no acknowledgement"
             r["why"] = why if c.connected else "no connection"
             slots.store(r, self.folder)

@@ -6,8 +6,7 @@ import os
 
 import slots  # type: ignore[import-not-found,unused-ignore]
 
-from .. import flash
-from .. import port as clock
+from .. import flash, port
 from ..flash import put
 from ..port import const, ticks_diff
 
@@ -54,8 +53,8 @@ def _steps(u, said):
             break
         if why != before:
             u.tell("waiting", why)
-        at = clock.ticks_ms()
-        while ticks_diff(clock.ticks_ms(), at) < _READY_MS:
+        at = port.ticks_ms()
+        while ticks_diff(port.ticks_ms(), at) < _READY_MS:
             yield
     other = u.folder + ("/b" if r["run"] == "a" else "/a")
     yield
@@ -79,11 +78,11 @@ def _steps(u, said):
                 raise OSError("the flash cannot be written")
             if not u.client.connected:
                 asked = -1
-            elif asked != sink.at or ticks_diff(clock.ticks_ms(), at) >= _AGAIN_MS:
+            elif asked != sink.at or ticks_diff(port.ticks_ms(), at) >= _AGAIN_MS:
                 sink.expect()
                 if u.client.publish(topic, sink.head, 1) is not None:
                     asked = sink.at
-                    at = clock.ticks_ms()
+                    at = port.ticks_ms()
             yield
         sink.close()
         u.sink = None
@@ -113,8 +112,8 @@ def _steps(u, said):
         os.remove(path)
         firmware.switch(u, part)
     u.tell("resetting")
-    at = clock.ticks_ms()
-    while u.client.pending and ticks_diff(clock.ticks_ms(), at) < _RESET_MS:
+    at = port.ticks_ms()
+    while u.client.pending and ticks_diff(port.ticks_ms(), at) < _RESET_MS:
         yield
     u.client.disconnect()
     u.reset()

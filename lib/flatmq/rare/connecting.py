@@ -1,7 +1,6 @@
 """Connect and disconnect with blocking calls, for the prompt and for scripts, on top of `poll`."""
 
-from .. import MQTTError
-from .. import port as clock
+from .. import MQTTError, port
 from ..port import const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -24,9 +23,9 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
     self.quiet = True  # this raises
     try:
         self.start()
-        end = ticks_add(clock.ticks_ms(), timeout_ms)
+        end = ticks_add(port.ticks_ms(), timeout_ms)
         while self.state != "online":
-            left = ticks_diff(end, clock.ticks_ms())
+            left = ticks_diff(end, port.ticks_ms())
             if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
                 raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
             last = self.error
@@ -56,20 +55,20 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
 
 def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
     """Disconnect with `packet`, a DISCONNECT."""
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    end = ticks_add(port.ticks_ms(), timeout_ms)
     asked = gone = False
     if c.state == "offline":
         return False
     for r in c.requests:  # the next start asks at once: see `subs.lost`
         r.pause = r.strikes = 0
     c.leaving = True  # even if Ctrl-C comes: the next poll ends the connection
-    c.due = clock.ticks_ms()
+    c.due = port.ticks_ms()
     while c.state == "online":
         try:
             more = c.step(None)
         except ValueError:
             c.leaving = packet  # called by a handler: the engine does it
-            c.due = clock.ticks_ms()
+            c.due = port.ticks_ms()
             return False
         if more is not False and more is not True:
             raise more
@@ -82,12 +81,12 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
             continue
         gone = asked and not more
         # Closing with unread bytes would reset the connection and lose what was sent.
-        left = ticks_diff(end, clock.ticks_ms())
+        left = ticks_diff(end, port.ticks_ms())
         if left <= 0 or _ended(c):
             break
         c.link.wait(left, more)
     if c.stream:
-        c.due = clock.ticks_ms()
+        c.due = port.ticks_ms()
         c.poll()
     elif c.state != "offline":
         load("dial", "").lost(c, _LEFT, "")
@@ -106,7 +105,7 @@ def abandon(self: "Client") -> None:
     """Close the connection without DISCONNECT, and forget all messages to be sent."""
     if self.stream:
         self.leaving = b""
-        self.due = clock.ticks_ms()
+        self.due = port.ticks_ms()
         self.poll()
     elif self.state != "offline":
         error = self.error

@@ -1,6 +1,6 @@
 """Publish once there is room. Loaded when first called, and kept."""
 
-from .. import port as clock
+from .. import port
 from ..port import const, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -25,10 +25,10 @@ def publish_wait(
 
     Returns and raises what `publish` does; None if there was no room in that time.
     """
-    end = ticks_add(clock.ticks_ms(), timeout_ms)
+    end = ticks_add(port.ticks_ms(), timeout_ms)
     while True:
         packet_id = self.publish(topic, payload, qos, retain, **more)
-        left = ticks_diff(end, clock.ticks_ms())
+        left = ticks_diff(end, port.ticks_ms())
         if packet_id is not None or left <= 0:
             return packet_id
         self.flush()

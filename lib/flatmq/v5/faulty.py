@@ -21,7 +21,7 @@ _PUBLISH = const(16)  # see walk.TABLE
 _FORMAT = const(1)  # Payload Format Indicator
 _RESPONSE = const(8)  # Response Topic
 _ALIAS = const(0x23)
-_ONCE = b"\1\2\3\x08\x09"  # what a message has once at most, besides an alias
+_ONCE = const(b"\1\2\3\x08\x09")  # what a message has once at most, besides an alias
 _NAMES = const(8)  # see carry
 _CHOSEN = const(9)
 

@@ -3,7 +3,7 @@
 Loaded when messages or requests are outside them, and when a topic alias ends with its connection.
 """
 
-from .. import port as clock
+from .. import port
 from ..engine import end_of
 from ..port import const, load, ticks_add
 from ..queue import find, release
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from . import Client5
 
 _LONGEST = const(600000)  # ms until a request that is too large is looked at again
-_TOO_LARGE = b"\x95"
+_TOO_LARGE = const(b"\x95")
 
 
 class Flow:
@@ -164,7 +164,7 @@ def puts_off(c: "Client5", r: "Subscription", block: bytes) -> bool:
         return False
     r.id = 0
     r.pause = _LONGEST
-    r.due = ticks_add(clock.ticks_ms(), r.pause)
+    r.due = ticks_add(port.ticks_ms(), r.pause)
     refused = _TOO_LARGE * len(r.filters)
     if r.granted != refused:
         r.granted = refused

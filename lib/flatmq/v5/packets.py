@@ -6,8 +6,7 @@ The core calls the functions of this module: it is `client.five`.
 import errno
 import sys
 
-from .. import MQTTError
-from .. import port as clock
+from .. import MQTTError, port
 from ..engine import HOLD, end_of
 from ..port import const, drop, load, ticks_add
 from ..queue import find, release
@@ -41,12 +40,14 @@ _NOT_ASKED = const(51)
 _AUTH_FIRST = const(52)
 _CONNACK_FIRST = const(53)
 _REFUSED = const(256)
-_SAID = b"\1\2\0\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
+_SAID = const(
+    b"\1\2\0\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
+)
 
 _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)
 # Reason codes of DISCONNECT with which a broker may refuse a message or a topic filter.
-_ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
+_ACCUSING = const(b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2")
 _NEVER = const(268435455)  # ms, 3 days
 
 
@@ -331,7 +332,7 @@ def lost(c: "Client5", error: "Any") -> None:
             pass
     if getattr(error, "code", 0) == _TAKEN_OVER and error.kind == "closed":
         # Two clients with the same identifier would otherwise keep ending each other.
-        c.due = ticks_add(clock.ticks_ms(), c.retry_max_ms)
+        c.due = ticks_add(port.ticks_ms(), c.retry_max_ms)
     if c.replies:
         c.replies.late(0)
     if c.falls_back:

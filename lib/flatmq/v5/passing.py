@@ -165,7 +165,7 @@ class End:
     """
 
     sending = True
-    begun = True  # so that no acknowledgement leaves before
+    began = True  # so that no acknowledgement leaves before
     waits = pid = at = 0
     data: "Any" = None
 

@@ -23,7 +23,7 @@ _TOO_LARGE = const(32)
 _LONG_NAME = const(33)
 _PROPERTIES = const(40)
 _NO_ALIAS = const(0x23 << 9 | 46)
-_ANSWERS = b"\x40\x50\x62\x70"  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
+_ANSWERS = const(b"\x40\x50\x62\x70")  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
 
 
 class Pieces(Base):

@@ -5,8 +5,7 @@ Subscribe to a response topic, and match answers to requests.
 Loaded with the first call of `request`.
 """
 
-from .. import port as clock
-from .. import properties
+from .. import port, properties
 from ..port import const, drop, load, ticks_add, ticks_diff
 from ..properties import Properties
 
@@ -87,9 +86,9 @@ class Replies:
         if self._send(topic, payload, i) is None:
             return False
         self._handlers[i] = handler
-        self._until[i] = ticks_add(clock.ticks_ms(), timeout * 1000)
+        self._until[i] = ticks_add(port.ticks_ms(), timeout * 1000)
         if self._client.connected:
-            self._client.due = clock.ticks_ms()  # the next poll computes when it is due
+            self._client.due = port.ticks_ms()  # the next poll computes when it is due
         return True
 
     def _send(self, topic, payload, i):
@@ -133,7 +132,7 @@ class Replies:
         i = 0
         while i < len(self._handlers):
             if self._handlers[i] is not None:
-                left = ticks_diff(self._until[i], clock.ticks_ms())
+                left = ticks_diff(self._until[i], port.ticks_ms())
                 if left <= 0:
                     self._give_up(i)
                 elif left < least:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-_FOREVER = 0xFFFFFFFF
+_FOREVER = const(0xFFFFFFFF)
 
 
 def make(

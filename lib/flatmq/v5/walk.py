@@ -33,7 +33,7 @@ _RESPONSE = const(0x08)  # Response Topic
 _SUBSCRIPTION = const(0x0B)  # Subscription Identifier
 # Receive Maximum, Topic Alias and Maximum Packet Size must not be 0. Nor must Subscription
 # Identifier, the only variable byte integer.
-_NOT_ZERO = b"\x21\x23\x27"
+_NOT_ZERO = const(b"\x21\x23\x27")
 _ALIAS = const(0x23)
 
 # The rules that properties break, with their texts in `reasons`.
