@@ -81,7 +81,7 @@ def fill(client):
         some[:] = now
     now = client.subscriptions[:]
     client.subscriptions.extend([None] * 3)  # with many it remembers more topic names
-    load("subscribing", "").learn(client)
+    load("subscribing", "").extend(client)
     client.subscriptions[:] = now
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         for qos in (0, 1, 2):

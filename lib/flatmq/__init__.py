@@ -213,7 +213,7 @@ class Client(port.Shown):
     names: "list[Any]"  # the last topic names, each after its length,
     routes: "list[Any]"  # and their handlers
     learned: int  # how many names are remembered,
-    newest: int  # and the place for the next one
+    index: int  # and the place for the next one
     subscriptions: "list[Subscription]"
     done: int  # of the message that goes to several handlers: how many have had it,
     limit: int  # of how many,
@@ -410,7 +410,7 @@ class Client(port.Shown):
             n >>= 7
             size += 1
         if size > self.room:
-            raise ValueError(f"packet must be at most tx_size, {self.room} bytes, not {size}")
+            load("checks").packet(size, self.room)
         if self.end + size <= self.room and (
             not qos
             or self.kept < self.inflight

@@ -52,7 +52,7 @@ class Alone:
         """Accuse a message no longer: the broker has taken it, or the application dropped it."""
         self.suspects = [x for x in self.suspects if x[0] != pid]
 
-    def answered(self) -> None:
+    def update(self) -> None:
         """Note a PINGRESP."""
         if self.asked:
             self.asked = 2

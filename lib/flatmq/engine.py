@@ -246,7 +246,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     if more:  # of a message larger than the buffer
                         end = at + more if at + more < have else have
                         calling = _HANDLER
-                        n = c.pieces.piece(at, end, again)
+                        n = c.pieces.step(at, end, again)
                         calling = again = 0
                         if n is hold:
                             waits = True
@@ -406,10 +406,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             elif not (c.large and c.large.settle(i)):
                                 stats.strays += 1
                                 if five:
-                                    five.answered(c, i)
+                                    five.settle(c, i)
                     elif first == 0xD0 and not n:
                         if c.alone:
-                            c.alone.answered()
+                            c.alone.update()
                     else:
                         c.sent = sent
                         if not opened:
@@ -476,13 +476,13 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         src = c.large.data
                         pos = c.large.at
                         if not left:
-                            what = c.large.failed
+                            what = c.large.error
                             if not what and not c.large.sending:
                                 continue
                             break
                     else:
                         if c.full:
-                            sent = tidy(c, sent)
+                            sent = collect(c, sent)
                         if c.end <= sent and not c.alone:
                             if sent and not c.kept:  # what left at QoS 0 behind the last one
                                 q[0:sent] = b""
@@ -510,7 +510,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 if src is q:
                     sent += n
                     if left or sent < c.end:
-                        sent = tidy(c, sent, left)
+                        sent = collect(c, sent, left)
                     else:
                         c.pending = c.kept + c.large.waits if c.large else c.kept
                         if c.kept:
@@ -598,11 +598,11 @@ def id_of(q: "bytearray", p: int) -> int:
     return q[p] << 8 | q[p + 1]
 
 
-def tidy(c: "Client", sent: int, left: int = 0) -> int:
+def collect(c: "Client", sent: int, size: int = 0) -> int:
     """Cut out what is not needed, and count what is: `kept` and `pending`.
 
-    That is what was written at QoS 0, and the messages in `gone`, which wait while a span with
-    `left` bytes is being written. Returns what is left of `sent`.
+    That is what was written at QoS 0, and the messages in `gone`, which wait while a span of
+    `size` bytes is being written. Returns what is left of `sent`.
     """
     p = c.kept = 0
     c.pending = c.large.waits if c.large else 0
@@ -611,7 +611,7 @@ def tidy(c: "Client", sent: int, left: int = 0) -> int:
         gone: Any = e <= sent or c.q[p] & 8
         if c.q[p] & 6:
             pid = id_of(c.q, p)
-            gone = c.gone and not left and pid in c.gone
+            gone = c.gone and not size and pid in c.gone
             c.kept += not gone
             if gone and p < sent and c.five:
                 c.five.owe(c, pid)
@@ -623,7 +623,7 @@ def tidy(c: "Client", sent: int, left: int = 0) -> int:
         else:
             c.pending += 1  # at QoS 0, until all of it is written
             p = e
-    if not left:
+    if not size:
         c.gone = None
         c.full = False
     return sent

@@ -115,11 +115,11 @@ class Message(Shown):
             if several is None:
                 several = load("several").several
             found = several
-        i = c.newest
+        i = c.index
         c.routes[_NAMES] = found
         if e - t > _LONGEST or not c.learned:
             return _NAMES
-        c.newest = (i + 1) % c.learned
+        c.index = (i + 1) % c.learned
         if c.five and c.blocks:  # the properties that it was last seen with
             c.blocks[i][0:] = NEVER
         c.names[i][0:] = b""  # keeps its memory
@@ -129,7 +129,7 @@ class Message(Shown):
         while i < _NAMES:  # with few names each has several places, so the next one is always near
             c.routes[i] = found
             i += c.learned
-        return (c.newest or c.learned) - 1
+        return (c.index or c.learned) - 1
 
 
 class Subscription(Shown):

@@ -55,7 +55,7 @@ def get(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    drop("connecting", "strays", "saying", "hello", "subscribing", "wire")
+    drop(*["connecting", "strays", "saying", "hello", "subscribing", "wire"])
 
 
 if not MICROPYTHON:

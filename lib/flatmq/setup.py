@@ -139,7 +139,13 @@ answers 64 8 268435456"""
     c.most = subscriptions
     c.incoming = incoming
     c.on_message, c.on_dropped, c.on_connect, c.on_disconnect = handlers
-    c.link = link or (tls.link if tls else tcp)(host, port)
+    if not link:
+        if MICROPYTHON:
+            from .stream_tcp import TCP
+        else:
+            from .stream_cpython import TCP
+        link = (tls.link if tls else TCP)(host, port)
+    c.link = link
     c.room = tx_size
     c.q = bytearray(tx_size)
     c.q[0:] = b""
@@ -158,7 +164,7 @@ answers 64 8 268435456"""
     c.subscriptions = []
     c.requests = []
     c.received = []
-    c.qos = c.end = c.kept = c.pending = c.learned = c.newest = c.done = c.limit = 0
+    c.qos = c.end = c.kept = c.pending = c.learned = c.index = c.done = c.limit = 0
     c.sent = c.began = c.tries = c.due = 0
     c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
     c.unsure = False  # whether `received` may hold identifiers of an earlier session
@@ -173,12 +179,3 @@ answers 64 8 268435456"""
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
     run(c)
     drop("setup", "hello", "wire")
-
-
-def tcp(host: str, port: int) -> "Any":
-    """Return a TCP link for this interpreter."""
-    if MICROPYTHON:
-        from .stream_tcp import TCP
-    else:
-        from .stream_cpython import TCP
-    return TCP(host, port)

@@ -29,14 +29,14 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
-    checked, names = check(filters, qos, self.max_qos)
-    kept = others(self, checked, handler)
+    checked, names = encode(filters, qos, self.max_qos)
+    kept = replace(self, checked, handler)
     self.subs = load("subs", "")
     new = Subscription()
     fill(new, checked, names, handler, qos, chunks)
     keep(self, kept)
     self.subscriptions.append(new)
-    learn(self)
+    extend(self)
     return send(self, new)
 
 
@@ -46,7 +46,7 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     It may have been made before a reboot. Returns a Subscription whose `granted` is None until
     UNSUBACK.
     """
-    checked, names = check(filters, 0, 0)
+    checked, names = encode(filters, 0, 0)
     self.subs = load("subs", "")
     new = Subscription()
     fill(new, checked, names, None, 0, False)
@@ -80,7 +80,7 @@ def fill(
             message.matches = load("wild").matches
 
 
-def others(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
+def replace(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
     """Return the subscriptions that a new one to these filters does not replace.
 
     TypeError or ValueError if its handler is none, or if there is no room for it.
@@ -108,12 +108,12 @@ def keep(c: "Client", kept: "list[Any]") -> None:
         c.names[i][0:] = NEVER
 
 
-def learn(c: "Client") -> None:
+def extend(c: "Client") -> None:
     """Claim memory to remember topic names: two for a subscription, eight for many."""
     n = c.learned
     c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
     c.learned = max(n, c.learned)
-    c.newest = 0
+    c.index = 0
     for i in range(8):
         if i >= c.learned:
             c.names[i] = c.names[i - c.learned]
@@ -122,7 +122,7 @@ def learn(c: "Client") -> None:
             c.names[i][0:] = NEVER
 
 
-def check(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
+def encode(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
     """Return topic filters as bytes, and the filters that topic names must match (section 4.7).
 
     TypeError or ValueError for a bad filter, or for a QoS above `most`.

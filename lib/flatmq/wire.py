@@ -55,11 +55,11 @@ def number(name: str, value: int, min: int, max: int) -> int:
     return value
 
 
-def field(name: str, value: "bytes | str", check=is_utf8) -> bytes:
+def field(name: str, value: "bytes | str", match=is_utf8) -> bytes:
     """Return `value` as bytes, with str encoded as UTF-8.
 
     ValueError, beginning with `name`, if it has more than 65,535 bytes (section 1.5.3) or fails
-    `check`; TypeError if it is not bytes.
+    `match`; TypeError if it is not bytes.
     """
     if isinstance(value, str):
         try:
@@ -73,18 +73,18 @@ def field(name: str, value: "bytes | str", check=is_utf8) -> bytes:
             raise TypeError(f"{name} must be bytes or str, not {type(value).__name__}") from None
     if len(value) > 65535:
         raise ValueError(f"{name} must be at most 65535 bytes, not {len(value)}")
-    if check and not check(value, 0, len(value)):
-        raise ValueError(f"{name} {value!r}: {_fault(value, check)}")
+    if match and not match(value, 0, len(value)):
+        raise ValueError(f"{name} {value!r}: {reason(value, match)}")
     return value
 
 
-def _fault(value, check):
+def reason(value, match):
     """Return the rule that a field breaks."""
     if not is_utf8(value, 0, len(value)):
         return "U+0000 is not allowed" if b"\0" in value else "not UTF-8 text"
     if not value:
         return "must not be empty"
-    if check is is_filter:
+    if match is is_filter:
         return "a wildcard must be a whole level, and # the last one"
     return "wildcards are not allowed"
 

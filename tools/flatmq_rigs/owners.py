@@ -52,7 +52,7 @@ WRITERS: dict[str, set[str]] = {
     "apart": {"rare/strays", "subs"},
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
     "unsure": {"dial", "rare/qos2"},
-    "newest": {"message", "subscribing"},
+    "index": {"message", "subscribing"},
     "two": {"engine", "rare/pieces", "rare/handover", "v5/packets"},
     "subs": {"engine", "dial", "subscribing", "v5/subscribing"},
     # Hooks, each for one module that is built on the client

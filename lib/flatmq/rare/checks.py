@@ -15,6 +15,28 @@ def qos(value: int, most: int) -> None:
     raise TypeError(f"qos must be 0 to {most}, not {value!r}")
 
 
+def packet(size: int, most: int) -> None:
+    """Raise ValueError for a packet larger than `tx_size`."""
+    raise ValueError(f"packet must be at most tx_size, {most} bytes, not {size}")
+
+
+def retain() -> None:
+    """Raise ValueError for `retain`."""
+    raise ValueError("retain must be False: not supported by this broker")
+
+
+def limit(size: int, most: int) -> None:
+    """Raise ValueError for a packet larger than the broker takes."""
+    raise ValueError(f"packet must be at most {most} bytes for this broker, not {size}")
+
+
+def properties(value: "Any") -> None:
+    """Raise TypeError or ValueError for properties that a message may not have."""
+    if not hasattr(value, "block"):
+        raise TypeError(f"properties must be Properties, not {value!r}")
+    raise ValueError("properties must not have will_delay: only a will has it")
+
+
 def name(topic: "Any") -> bytes:
     """Return a topic name as bytes. TypeError or ValueError if it is not one."""
     return field("topic name", topic, is_name)

@@ -47,7 +47,7 @@ class Parts:
     """The large message of a `client`, one at a time.
 
     `waits` is 1 until the message is written, or at QoS 1 acknowledged. `sending` is True until
-    it is written. `begun` is True while only a part of the packet has left, so that nothing else
+    it is written. `began` is True while only a part of the packet has left, so that nothing else
     may leave. `next` puts the bytes to be written next into `data`, from `at` on.
     """
 
@@ -58,7 +58,7 @@ class Parts:
         self.pid = 0
         self.data: Any = b""
         self.at = 0
-        self.failed: Any = None  # MQTTError, if the source cannot be read
+        self.error: Any = None  # MQTTError, if the source cannot be read
         self._topic = b""
         self.head = bytearray()  # the packet up to its payload
         self._payload: Any = None  # a memoryview: the payload, or what was last read of the file
@@ -122,7 +122,7 @@ class Parts:
         0: enough for now, everything is written, or the source has failed.
         """
         c = self._client
-        self.failed = None
+        self.error = None
         if not self.began:
             self.began = True
             self._done = self.at = 0
@@ -166,7 +166,7 @@ class Parts:
 
     def _fail(self):
         text = f"source: ended after {self._done} of {self.size} bytes"
-        self.failed = MQTTError("resource", text)
+        self.error = MQTTError("resource", text)
         self._release()
         self.sending = True  # until the connection is closed: a part of the packet has left
 

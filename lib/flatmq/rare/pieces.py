@@ -91,7 +91,7 @@ class Pieces:
             c.two = load("qos2")
         self.new = m.first & 6 != 4 or c.two.is_new(c, m.pid)
 
-    def piece(self, at: int, end: int, again: int) -> "Any":
+    def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.
 
         `again` is how often this piece has raised. Returns HOLD to get it again.

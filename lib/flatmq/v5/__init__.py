@@ -185,10 +185,8 @@ class Client5(Client):
 
         TypeError or ValueError if it may not have them.
         """
-        if not hasattr(properties, "block"):
-            raise TypeError(f"properties must be Properties, not {properties!r}")
-        if properties.will and not will:
-            raise ValueError("properties must not have will_delay: only a will has it")
+        if not hasattr(properties, "block") or (properties.will and not will):
+            load("checks").properties(properties)
         return properties.block
 
     def address(self, topic: "bytes | str", qos: int) -> None:
@@ -200,11 +198,11 @@ class Client5(Client):
         """Check a message with `n` bytes after its fixed header against the broker's limits.
         ValueError if it is outside them."""
         if retain and not self.server.retain:
-            raise ValueError("retain must be False: not supported by this broker")
+            load("checks").retain()
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         most = self.server.maximum_packet_size
         if most and n > most:
-            raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
+            load("checks").limit(n, most)
 
 
 def new(args: tuple, options: dict) -> Client5:

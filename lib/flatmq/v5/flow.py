@@ -30,7 +30,7 @@ class Flow:
         """Return 0: no message keeps others from being accepted."""
         return 0
 
-    def answered(self) -> None:
+    def update(self) -> None:
         """Ignore a PINGRESP."""
 
     def next(self, sent: int) -> int:

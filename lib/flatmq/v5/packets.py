@@ -150,14 +150,14 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
         c.two = load("qos2")
     code = c.two.other(c, first, t, t + 2)
     if first == 0x70:
-        answered(c, c.rx[t] << 8 | c.rx[t + 1])
+        settle(c, c.rx[t] << 8 | c.rx[t + 1])
     return code
 
 
 def _refused(c, first, pid, code):
     taken = load("reasons", "v5.").refused(c, first, pid, code)
     drop("reasons", "strays")
-    answered(c, pid)
+    settle(c, pid)
     return taken
 
 
@@ -167,14 +167,14 @@ def _settled(c, pid):
     if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
         if not (c.large and c.large.settle(pid)):
             c.stats.strays += 1
-            answered(c, pid)
+            settle(c, pid)
         return None
     c.stats.downgraded += c.q[p] >> 2 & 1
     release(c, p)
     return True
 
 
-def answered(c: "Client5", pid: int) -> None:
+def settle(c: "Client5", pid: int) -> None:
     """Note that the broker has answered a message that is no longer in the queue."""
     if pid in c.owed:
         c.owed.remove(pid)

@@ -172,7 +172,7 @@ class End:
     def __init__(self, c: "Client5", rule: int) -> None:
         self._client = c
         self._large: Any = c.large
-        self.failed = rule
+        self.error = rule
         if c.large:
             self.waits = c.large.waits
             self.pid = c.large.pid

@@ -117,11 +117,11 @@ class Pieces(Base):
             return HOLD
         return c.five.acknowledge(c, m.first, m.t, m.buf[m.t + 2])
 
-    def piece(self, at: int, end: int, again: int) -> "Any":
-        """Handle the next bytes of the payload: see `rare.pieces.Pieces.piece`."""
+    def step(self, at: int, end: int, again: int) -> "Any":
+        """Handle the next bytes of the payload: see `rare.pieces.Pieces.step`."""
         if self.walks and self._ends(at, end):
             return HOLD
-        at = Base.piece(self, at, end, again)
+        at = Base.step(self, at, end, again)
         if not self.message.size:
             self.client.tagged = False
         return at

@@ -1,7 +1,7 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
 from ..port import const, load
-from ..subscribing import check, fill, keep, learn, others, send
+from ..subscribing import encode, extend, fill, keep, replace, send
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
 from .carry import Subscription
@@ -38,10 +38,10 @@ def subscribe(
     """
     number("retain_handling", retain_handling, 0, 2)
     # The broker may grant less than it is asked for.
-    checked, names = check(filters, qos, self.own_qos)
+    checked, names = encode(filters, qos, self.own_qos)
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
-    kept = others(self, checked, handler)
+    kept = replace(self, checked, handler)
     self.subs = load("subs", "")
     new: Any = Subscription()
     fill(new, checked, names, handler, qos, chunks)
@@ -63,7 +63,7 @@ def subscribe(
         self.numbered = max(self.numbered, new.identifier)
     keep(self, kept)
     self.subscriptions.append(new)
-    learn(self)
+    extend(self)
     return send(self, new)
 
 
@@ -74,7 +74,7 @@ def _allow(c, r):
         block = r.head if r.handler is not None and c.server.identifiers else b"\0"
         n = load("flow", "v5.").size_of(r, block)
         if n > most:
-            raise ValueError(f"packet must be at most {most} bytes for this broker, not {n}")
+            load("checks").limit(n, most)
 
 
 def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]") -> "Any":
@@ -83,7 +83,7 @@ def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]
     After UNSUBACK `granted` has a reason code for each.
     """
     if self.five:
-        checked, names = check(filters, 0, 0)
+        checked, names = encode(filters, 0, 0)
         new = Subscription()
         fill(new, checked, names, None, 0, False)
         _allow(self, new)
