@@ -21,6 +21,10 @@ _len = len
 
 _SEQ_MAX = const(1073741823)  # the largest small int on a 32-bit board
 _STEP = const(8)  # bytes between two sizes of payloads
+_SEQ = const(b'},{"n":"seq","v":')
+_BT = const(b',"bt":')
+_T = const(b',"t":')
+_HEX = const(b"0123456789abcdef")
 
 
 def label(name: "bytes | str", unit: "bytes | str" = b"") -> bytes:
@@ -173,12 +177,6 @@ class Pack:
         end = at + _len(what)
         self._buf[at:end] = what
         return end
-
-
-_SEQ = const(b'},{"n":"seq","v":')
-_BT = const(b',"bt":')
-_T = const(b',"t":')
-_HEX = const(b"0123456789abcdef")
 
 
 def _check_name(name, first):
