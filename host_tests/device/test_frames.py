@@ -76,7 +76,7 @@ MAY_BE_ON_HEAP = {
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "subs": {"static string 138", "resume", "flush", "other"},
-    "subscribing": {"subscribe", "unsubscribe", "fill", "check", "check.<listcomp>"},
+    "subscribing": {"subscribe", "unsubscribe", "fill", "encode", "encode.<listcomp>"},
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},
     # For a signature.
@@ -116,8 +116,8 @@ MAY_BE_ON_HEAP = {
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
     "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
     "v5/methods": {"static string 86.call", "publish_from", "disconnect"},  # in `get`
-    # For CONNACK, SUBACK and DISCONNECT, and when a connection has ended; the last is `close`.
-    "v5/packets": {"_disconnected", "_answered", "_connack", "static string 71"},
+    # For CONNACK, SUBACK and DISCONNECT (`stop`), and when a connection has ended (`close`).
+    "v5/packets": {"static string 150", "granted", "connect", "static string 71"},
     # For a message that the broker refuses.
     "v5/reasons": {"text", "refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 def show(thing: "Any") -> str:
     """Return the repr of an object."""
-    kind = type(thing).__name__
+    kind = type(thing).__name__.replace("Shown", "Stats")
     how = {
         "Client": _client,
         "Client5": _client,

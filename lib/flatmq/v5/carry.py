@@ -48,10 +48,10 @@ def route(c: "Client5", e: int, end: int, i: int) -> int:
                 return i
             c.routes[_CHOSEN] = b
             return _CHOSEN
-    return _new(c, e, end, i)
+    return new(c, e, end, i)
 
 
-def _new(c, e, end, i):
+def new(c, e, end, i):
     """Handle properties that differ from those of the last message with this topic name."""
     global faulty
     n = checked(c.rx, e, end, _PUBLISH)

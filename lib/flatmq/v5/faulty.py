@@ -80,7 +80,7 @@ def _next(buf, at, end):
 
 def _repeated(p):
     """Return the rule that properties break which were not checked in one go, else 0."""
-    p.locate()
+    p.seek()
     for i in _ONCE:
         if View.find(p, i) and View.find(p, i, p.end):
             return i << 9 | _TWICE
@@ -98,7 +98,7 @@ def _without(m):
 def find(self: "Any", identifier: int, at: int = 0) -> bool:
     """Find a property of a message, unless its value is unknown: see `View.find`."""
     if not at:
-        self.locate()
+        self.seek()
     if not View.find(self, identifier, at):
         return False
     if identifier == _FORMAT:

@@ -69,13 +69,13 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     acknowledges something, or None.
     """
     if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
-        return _acknowledged(c, first, t, end)
+        return ack(c, first, t, end)
     if first == 0x20:
-        return _connack(c, t, end)
+        return connect(c, t, end)
     if first == 0x90 or first == 0xB0:
-        return _answered(c, first, t, end)
+        return granted(c, first, t, end)
     if first == 0xE0:
-        return _disconnected(c, t, end)
+        return stop(c, t, end)
     if first != 0xF0:
         return _TYPE
     if not c.auth:
@@ -88,13 +88,13 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     first = 0 if t == end else c.rx[t]
     if c.connected and not first and end - t < 2:
         return None  # success, in the short form
-    return _properties(c, t + 1, end, _AUTH) or load("auth", "v5.").auth(c, first)
+    return properties(c, t + 1, end, _AUTH) or load("auth", "v5.").auth(c, first)
 
 
-def _disconnected(c, t, end):
+def stop(c, t, end):
     """Handle DISCONNECT (section 3.14). Returns why the connection ends."""
     code = 0 if t == end else c.rx[t]
-    what = _properties(c, t + 1, end, _DISCONNECT)
+    what = properties(c, t + 1, end, _DISCONNECT)
     if what:
         return what
     c.server.note(c.said)
@@ -104,7 +104,7 @@ def _disconnected(c, t, end):
     return error
 
 
-def _properties(c, at, end, packet):
+def properties(c, at, end, packet):
     """Check properties, and let `said` have them.
 
     Their length is at `at`; there are none if that is not before `end`. Returns the rule that
@@ -124,11 +124,11 @@ def _properties(c, at, end, packet):
 # Acknowledgements
 
 
-def _acknowledged(c, first, t, end):
+def ack(c, first, t, end):
     if end - t < 2:
         return _LENGTH
     if end - t > 3:
-        end = _properties(c, t + 3, end, _ANSWER)
+        end = properties(c, t + 3, end, _ANSWER)
         if end:
             return end
         end = t + 4
@@ -141,11 +141,11 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
         return _ID_0
     if code > 127:
         if first != 0x62:  # else the broker has forgotten the identifier: there is nothing to keep
-            return _refused(c, first, c.rx[t] << 8 | c.rx[t + 1], code)
+            return refused(c, first, c.rx[t] << 8 | c.rx[t + 1], code)
     elif code and (code != 0x10 or first > 0x50):
         return _CODE | code << 9
     if first == 0x40:
-        return _settled(c, c.rx[t] << 8 | c.rx[t + 1])
+        return done(c, c.rx[t] << 8 | c.rx[t + 1])
     if c.two is None:
         c.two = load("qos2")
     code = c.two.other(c, first, t, t + 2)
@@ -154,14 +154,14 @@ def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
     return code
 
 
-def _refused(c, first, pid, code):
+def refused(c, first, pid, code):
     taken = load("reasons", "v5.").refused(c, first, pid, code)
     drop("reasons", "strays")
     settle(c, pid)
     return taken
 
 
-def _settled(c, pid):
+def done(c, pid):
     """Handle a PUBACK that reports success."""
     p = find(c, pid)
     if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
@@ -181,7 +181,7 @@ def settle(c: "Client5", pid: int) -> None:
     allot(c)
 
 
-def _answered(c, first, t, end):
+def granted(c, first, t, end):
     """Handle a SUBACK or UNSUBACK."""
     rx = c.rx
     if end - t < 3:
@@ -204,7 +204,7 @@ def _answered(c, first, t, end):
 # CONNACK and the limits in it
 
 
-def _connack(c, t, end):
+def connect(c, t, end):
     """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
     flags = c.rx[t]
     code = c.rx[t + 1]
@@ -213,7 +213,7 @@ def _connack(c, t, end):
     if end - t < 2 or (end - t == 2 and not code):
         return _LENGTH
     # A broker that speaks only 3.1.1 answers with a 3.1.1 CONNACK, of two bytes.
-    what = _properties(c, t + 2, end, _CONNACK)
+    what = properties(c, t + 2, end, _CONNACK)
     if what:
         return what
     if 0 < code < 128 and end - t > 2:

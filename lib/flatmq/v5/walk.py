@@ -226,7 +226,7 @@ class Carried(View):
         View.__init__(self, message.buf)
         self._message = message
 
-    def locate(self) -> None:
+    def seek(self) -> None:
         """Set `start` and `stop` for the message."""
         m = self._message
         at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
@@ -241,7 +241,7 @@ class Carried(View):
     def find(self, identifier: int, at: int = 0) -> bool:
         """Find a property: see `View.find`."""
         if not at:
-            self.locate()
+            self.seek()
         return View.find(self, identifier, at)
 
 
