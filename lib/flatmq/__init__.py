@@ -54,10 +54,6 @@ class MQTTError(Exception):
         self.code = code
 
 
-# Made in advance, while there is memory.
-NO_MEMORY = MQTTError("resource", "no memory")
-
-
 def is_utf8(buf: "bytes | bytearray", at: int, end: int) -> bool:
     """Return whether the bytes from `at` to `end` are UTF-8 as section 1.5.3 requires.
 

@@ -6,8 +6,8 @@ This allocates memory: for the lookup, the socket, and errors.
 import errno
 import random
 
-from . import NO_MEMORY, port
-from .engine import collect, end_of, id_of
+from . import port
+from .engine import NO_MEMORY, collect, end_of, id_of
 from .port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)

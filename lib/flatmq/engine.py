@@ -13,7 +13,7 @@ A generator has its frame on the heap once, so everything used often is a local 
 their number. Whatever is rare is loaded when it is needed: see `port.load`.
 """
 
-from . import NO_MEMORY, port
+from . import MQTTError, port
 from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
@@ -40,6 +40,9 @@ _SHORT = const(19)
 _QOS_3 = const(20)
 _NO_ID = const(21)
 _ID_0 = const(22)
+
+# Made in advance, while there is memory.
+NO_MEMORY = MQTTError("resource", "no memory")
 
 # What a handler returns to be called with the same message again at the next poll.
 HOLD = object()
