@@ -296,11 +296,11 @@ class Client(port.Shown):
 
     else:
 
-        def __new__(kind, *args, **options):  # `cls` would be one more name
-            return load("setup", "").new(kind, args, options)
+        def __new__(kind, *args, **values):  # `cls` would be one more name
+            return load("setup", "").new(kind, args, values)
 
-        def __init__(self, *args, **options):
-            load("setup", "").make(self, *args, **options)
+        def __init__(self, *args, **values):
+            load("setup", "").make(self, *args, **values)
 
     def __getattr__(self, name):
         # Rarely called methods are loaded with their first call.

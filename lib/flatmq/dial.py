@@ -80,7 +80,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
     if c.large:
-        c.large.same = sure
+        c.large.trusted = sure
     c.sent = c.two.resume(c, sure) if c.two else 0
     p = 0
     while p < c.end:

@@ -81,7 +81,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
     acks = src = c.acks
     m = c.message
-    names: Any = [b"\0\0\0"] * _NAMES  # no PUBLISH has this: a topic name is never empty
+    names: Any = None
     routes: Any = None
     bulk = c.bulk
     stats = c.stats
@@ -297,14 +297,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if e > end:
                             what = _SHORT
                             break
+                        if not routes:
+                            m = load("message", "").claim(c)
+                            names = c.names
+                            routes = c.routes
                         i = last
                         while find(names[i], t, e) != t:
                             i = i + 1 & _NAMES - 1
                             if i == last:
-                                if not routes:
-                                    m = load("message", "").claim(c)
-                                    names = c.names
-                                    routes = c.routes
                                 i = m.route(t, e)
                                 break
                         last = i & _NAMES - 1

@@ -44,9 +44,9 @@ def get(c: "Client", name: str) -> "Any":
         setattr(type(c), name, getattr(load(module, ""), name))
         return getattr(c, name)
 
-    def run(*a, **options):
+    def run(*a, **values):
         try:
-            return getattr(load(module, ""), name)(c, *a, **options)
+            return getattr(load(module, ""), name)(c, *a, **values)
         finally:
             settle(c)
 

@@ -34,11 +34,11 @@ class Stats(Shown):
     losses: int  # connections that ended, or could not be made
 
 
-def new(kind: "Any", args: tuple, options: dict) -> "Any":
+def new(kind: "Any", args: tuple, values: dict) -> "Any":
     """Return a client of the class for its version. The arguments are those of `Client`."""
-    if kind is Client and options.get("version", 4) in (5, None):
+    if kind is Client and values.get("version", 4) in (5, None):
         # By its name: MQTT 5 is a package of its own.
-        return __import__("flatmq.v5", None, None, ("new",)).new(args, options)
+        return __import__("flatmq.v5", None, None, ("new",)).new(args, values)
     return object.__new__(kind)
 
 
@@ -47,13 +47,13 @@ def make(
     client_id: "bytes | str | None" = None,
     host: str = "",
     port: "int | None" = None,
-    **options: "Any",
+    **values: "Any",
 ) -> None:
     """Set up a new client from the arguments of its constructor."""
     if client_id is None:
         raise TypeError("Client needs a client_id")
-    if options.get("ack_timeout", 0) is None:
-        del options["ack_timeout"]
+    if values.get("ack_timeout", 0) is None:
+        del values["ack_timeout"]
     # Names in texts: each name in code would take memory of a board permanently.
     table = """\
 version 4 3 5
@@ -72,29 +72,29 @@ answers 64 8 268435456"""
     numbers = []
     for line in table.splitlines():  # name, default, smallest and largest value
         name, default, least, most = line.split()
-        if name in options:
-            number(name, options[name], int(least), int(most))
-        numbers.append(options.pop(name, int(default)))
+        if name in values:
+            number(name, values[name], int(least), int(most))
+        numbers.append(values.pop(name, int(default)))
     (
         version, keepalive, tx_size, rx_size, inflight, subscriptions, incoming,
         timeout, ack_timeout, retry_max_ms, give_up, max_qos, answers,
     ) = numbers  # fmt: skip
-    retry_ms = number("retry_ms", options.pop("retry_ms", 500), 1, retry_max_ms)
+    retry_ms = number("retry_ms", values.pop("retry_ms", 500), 1, retry_max_ms)
     handlers = []
     table = "on_message on_dropped on_connect on_disconnect"
     for name in table.split():
-        value = options.pop(name, None)
+        value = values.pop(name, None)
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be callable, not {value!r}")
         handlers.append(value)
     table = "user password tls link"
-    user, password, tls, link = [options.pop(name, None) for name in table.split()]
-    five = options.pop("five", None)
-    clean = options.pop("clean_session", True)
-    c.chunks = options.pop("chunks", False)
-    c.release = drop if options.pop("release", False) else None
-    c.quiet = options.pop("quiet", False)
-    for name in options:
+    user, password, tls, link = [values.pop(name, None) for name in table.split()]
+    five = values.pop("five", None)
+    clean = values.pop("clean_session", True)
+    c.chunks = values.pop("chunks", False)
+    c.release = drop if values.pop("release", False) else None
+    c.quiet = values.pop("quiet", False)
+    for name in values:
         raise TypeError(f"Client has no argument {name!r}")
     if ack_timeout < 0:
         ack_timeout = 3 * timeout

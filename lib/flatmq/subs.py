@@ -47,16 +47,16 @@ def send(c: "Client", r: "Subscription") -> None:
     c.acks.extend(data)
 
 
-def resume(c: "Client", same: bool, unsure: bool) -> int:
+def resume(c: "Client", kept: bool, unsure: bool) -> int:
     """Resume after CONNACK. Returns what `late` returns.
 
-    Unanswered requests are sent again before everything else. If it is `unsure` whether this is
-    the `same` session as before, or if it is not, all subscriptions are, too.
+    Unanswered requests are sent again before everything else. If the session was not `kept`, or if
+    that is `unsure`, all subscriptions are, too.
     """
     waiting = []
     for r in c.requests:
         r.id = 0
-        if not r.filters or not (same or r.handler is not None):
+        if not r.filters or not (kept or r.handler is not None):
             r.granted = b""  # nothing is left to ask for
         elif r.handler is None or not unsure:
             waiting.append(r)

@@ -66,7 +66,7 @@ class Parts:
         self._scratch: Any = None  # the buffer to read files into, claimed with the first file
         self.size = self._done = 0  # bytes of the payload, and how many were handed over
         self._burst = 0
-        self.same = False  # the session is the one of the connection before
+        self.trusted = False  # the session is the one of the connection before
         self._tried = False  # begun on an earlier connection, so that DUP is due
         self._strikes = 0  # times in a row that the peer closed the connection on it
 
@@ -129,7 +129,7 @@ class Parts:
             self.data = self.head
             if self._tried and self.pid:
                 c.stats.resent += 1
-                if self.same:
+                if self.trusted:
                     self.head[0] |= 8  # DUP
                 else:
                     c.stats.renewed += 1

@@ -113,8 +113,8 @@ class Client5(Client):
 
     else:
 
-        def __init__(self, *args, **options):
-            load("setup", "v5.").make(self, *args, **options)
+        def __init__(self, *args, **values):
+            load("setup", "v5.").make(self, *args, **values)
 
     # Found at once, not in the class below.
     poll = Client.poll
@@ -205,10 +205,10 @@ class Client5(Client):
             load("checks").limit(n, most)
 
 
-def new(args: tuple, options: dict) -> Client5:
-    """Return a client. `args` and `options` are those of `Client`."""
+def new(args: tuple, values: dict) -> Client5:
+    """Return a client. `args` and `values` are those of `Client`."""
     client: Client5 = object.__new__(Client5)
-    client.__init__(*args, **options)  # type: ignore[misc]
+    client.__init__(*args, **values)  # type: ignore[misc]
     return client
 
 

@@ -40,9 +40,9 @@ def get(c: "Client5", name: str) -> "Any":
         setattr(type(c), name, getattr(module, name))
         return getattr(c, name)
 
-    def call(*a, **options):
+    def call(*a, **values):
         try:
-            return getattr(module, name)(c, *a, **options)
+            return getattr(module, name)(c, *a, **values)
         finally:
             load("methods", "").settle(c)
             drop("methods", "properties")
