@@ -32,9 +32,7 @@ def send(c: "Client", r: "Subscription") -> None:
             return  # too large for the broker
         body.extend(block)
     for f in r.filters:
-        body.append(len(f) >> 8)
-        body.append(len(f) & 255)
-        body.extend(f)
+        body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
         if r.handler is not None:
             body.append(r.qos)
     data = bytearray((0xA2 if r.handler is None else 0x82,))

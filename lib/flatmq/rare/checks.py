@@ -15,19 +15,15 @@ def qos(value: int, most: int) -> None:
     raise TypeError(f"qos must be 0 to {most}, not {value!r}")
 
 
-def packet(size: int, most: int) -> None:
-    """Raise ValueError for a packet larger than `tx_size`."""
-    raise ValueError(f"packet must be at most tx_size, {most} bytes, not {size}")
-
-
 def retain() -> None:
     """Raise ValueError for `retain`."""
     raise ValueError("retain must be False: not supported by this broker")
 
 
-def limit(size: int, most: int) -> None:
-    """Raise ValueError for a packet larger than the broker takes."""
-    raise ValueError(f"packet must be at most {most} bytes for this broker, not {size}")
+def packet(size: int, most: int, broker: bool = False) -> None:
+    """Raise ValueError for a packet that is too large, for this side or for the `broker`."""
+    limit = f"{most} bytes for this broker" if broker else f"tx_size, {most} bytes"
+    raise ValueError(f"packet must be at most {limit}, not {size}")
 
 
 def properties(value: "Any") -> None:

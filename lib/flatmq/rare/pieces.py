@@ -35,11 +35,11 @@ class Pieces:
         self.blind = False  # no handler may get it
 
     def start(self, at: int, have: int, t: int, end: int) -> int:
-        """Begin with a packet larger than the buffer, from its fixed header, which ends at `t`.
+        """Begin with a packet larger than the buffer.
 
-        It is in the receive buffer from `at`, would end at `end`, and the bytes up to `have` have
-        come. Returns where the payload begins, 0 if more of the header must come first, or the
-        rule that the packet breaks as a negative number.
+        It is there from `at`, its fixed header ends at `t`, all of it would end at `end`, and the
+        bytes up to `have` have come. Returns where the payload begins, 0 if more of the header
+        must come first, or the rule that the packet breaks as a negative number.
         """
         m = self.message
         m.first = m.buf[at]

@@ -202,7 +202,7 @@ class Client5(Client):
         n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
         most = self.server.maximum_packet_size
         if most and n > most:
-            load("checks").limit(n, most)
+            load("checks").packet(n, most, True)
 
 
 def new(args: tuple, values: dict) -> Client5:

@@ -74,7 +74,7 @@ def _allow(c, r):
         block = r.head if r.handler is not None and c.server.identifiers else b"\0"
         n = load("flow", "v5.").size_of(r, block)
         if n > most:
-            load("checks").limit(n, most)
+            load("checks").packet(n, most, True)
 
 
 def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]") -> "Any":
