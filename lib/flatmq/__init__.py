@@ -154,8 +154,8 @@ class Client(port.Shown):
     # For modules that are built on the client: see the guide
     gate: "Callable[[bool | None], bool | None] | None"
     bulk: "Callable[[bytearray, int, int], int] | None"
-    received: "list[int]"  # packet identifiers of QoS 2 messages received but not released
-    # (section 4.3.3, method B), 0 for each free place
+    received: "Any"  # packet identifiers of QoS 2 messages received but not released (section
+    # 4.3.3, method B), 0 for each free place; a list from the first one on
 
     # Arguments that stay as they are, most of them
     version: int

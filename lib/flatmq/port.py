@@ -30,7 +30,7 @@ def load(name: str, path: str = "rare.") -> "object":
     This is the only place where a module is loaded by its name: see "When memory is
     claimed" in docs/design.md.
     """
-    module = __import__("flatmq." + path + name, None, None, (name,))
+    module = __import__(path + name, globals(), None, (name,), 1)
     try:
         return module
     except NameError:  # what MicroPython may return after a load that memory was too short for
@@ -48,7 +48,5 @@ def drop(*names: str) -> None:
                 module = sys.modules.get(package + "." + name)
                 if module and not getattr(module, "held", False):
                     del sys.modules[package + "." + name]
-                    holder = sys.modules[package]
-                    if hasattr(holder, name):
-                        delattr(holder, name)
+                    sys.modules[package].__dict__.pop(name, None)
     collect()

@@ -163,7 +163,7 @@ answers 64 8 268435456"""
     c.known = [c] * 8  # equal to no name
     c.subscriptions = []
     c.requests = []
-    c.received = []
+    c.received = ()
     c.qos = c.end = c.kept = c.pending = c.learned = c.index = c.done = c.limit = 0
     c.sent = c.began = c.tries = c.due = 0
     c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
