@@ -50,7 +50,6 @@ class TLS:
         from .stream_tls_checks import check
 
         check(ca, cert, key, pin, server_hostname, insecure, reserve)
-        del check
         drop("stream_tls_checks")
         self.ca = ca
         self.cert = cert

@@ -35,11 +35,10 @@ class Pieces:
         self.blind = False  # no handler may get it
 
     def start(self, at: int, have: int, t: int, end: int) -> int:
-        """Begin with a packet larger than the buffer.
+        """Begin with a packet that is larger than the buffer, which has it from `at` to `have`.
 
-        It is there from `at`, its fixed header ends at `t`, all of it would end at `end`, and the
-        bytes up to `have` have come. Returns where the payload begins, 0 if more of the header
-        must come first, or the rule that the packet breaks as a negative number.
+        Its fixed header ends at `t`, and all of it at `end`. Returns where the payload begins, 0 if
+        more of the header must come first, or the negative number of the rule that it breaks.
         """
         m = self.message
         m.first = m.buf[at]
