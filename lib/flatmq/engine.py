@@ -81,7 +81,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     stream = what = c.stream  # None, unless Ctrl-C has ended the engine before
     acks = src = c.acks
     m = c.message
-    names: Any = None
     routes: Any = None
     bulk = c.bulk
     stats = c.stats

@@ -37,7 +37,7 @@ class Pieces:
     def start(self, at: int, have: int, t: int, end: int) -> int:
         """Begin with a packet that is larger than the buffer, which has it from `at` to `have`.
 
-        Its fixed header ends at `t`, and all of it at `end`. Returns where the payload begins, 0 if
+        Its fixed header ends at `t`, all of it at `end`. Returns where the payload begins, 0 if
         more of the header must come first, or the negative number of the rule that it breaks.
         """
         m = self.message
