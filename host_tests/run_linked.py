@@ -8,12 +8,16 @@ import json
 import sys
 
 from expectations import expected
-from flatmq.setup import tcp
 from scenario_env import Env, start
+
+if sys.implementation.name == "micropython":
+    from flatmq.stream_tcp import TCP
+else:
+    from flatmq.stream_cpython import TCP
 
 
 class _ZeroMask:
-    link = staticmethod(tcp)
+    link = TCP
 
 
 class LinkedEnv(Env):

@@ -2,7 +2,7 @@
 
 import packets
 from flatmq import Client
-from flatmq.setup import tcp
+from flatmq.stream_tcp import TCP
 from flatmq.stream_websocket import WebSocket
 from sockets import LONG, Echo
 
@@ -10,7 +10,7 @@ from sockets import LONG, Echo
 class _ZeroMask:
     """Has frames as they are over TLS."""
 
-    link = staticmethod(tcp)
+    link = TCP
 
 
 def _echo(proof, qos, tls=None):
