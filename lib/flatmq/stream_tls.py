@@ -7,12 +7,13 @@ The client does not import this module. The links are in `stream_tls_board` and,
 `stream_tls_cpython`.
 """
 
-from .port import MICROPYTHON, const, drop
+from .port import MICROPYTHON, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
+_DATA = (str, bytes, bytearray, memoryview)
 SPARE = const(4096)  # bytes; see stream_tls_reserve
 
 
@@ -47,10 +48,25 @@ class TLS:
         insecure: bool = False,
         reserve: "bool | int | None" = None,
     ) -> None:
-        from .stream_tls_checks import check
-
-        check(ca, cert, key, pin, server_hostname, insecure, reserve)
-        drop("stream_tls_checks")
+        if not (ca or pin or insecure):
+            raise ValueError(
+                "TLS needs ca, the certificate of the authority that signed the broker's, or pin, "
+                "the SHA-256 of the broker's public key (insecure=True verifies nothing)"
+            )
+        if insecure and (ca or pin):
+            raise ValueError("insecure must be False with ca or pin, not True")
+        if bool(cert) != bool(key):
+            raise ValueError("cert and key must be given together, not one of them")
+        for name, value in (("ca", ca), ("cert", cert), ("key", key)):
+            if value and not isinstance(value, _DATA):
+                kind = type(value).__name__  # a key is not shown
+                raise TypeError(f"{name} must be bytes or the path of a file, not {kind}")
+        if not isinstance(server_hostname or "", str):
+            raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
+        if reserve not in (None, False, True) and (
+            not isinstance(reserve, int) or reserve < SPARE
+        ):
+            raise ValueError(f"reserve must be a bool or at least 4096 bytes, not {reserve!r}")
         self.ca = ca
         self.cert = cert
         self.key = key
