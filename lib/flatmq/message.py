@@ -150,9 +150,9 @@ class Subscription(Shown):
     granted: "bytes | None"
     asked: "list[bytes]"  # the filters in the packet that was sent
     id: int  # the packet identifier while the answer is awaited, else 0
-    # How often the broker has closed the connection on it, the ms online after which it is then
-    # tried again, and when that is: of the class, as most never need them.
-    strikes = pause = due = 0
+    strikes: int  # how often the broker has closed the connection on it,
+    pause: int  # ms online after which it is tried again,
+    due: int  # and when that is
 
     def match(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""

@@ -62,8 +62,7 @@ def resume(c: "Client", kept: bool, unsure: bool) -> int:
         waiting.extend(c.subscriptions)
     c.requests[:] = waiting
     for r in waiting:
-        if r.pause:
-            r.due = ticks_add(port.ticks_ms(), r.pause)  # meanwhile everything else flows
+        r.due = ticks_add(port.ticks_ms(), r.pause)  # meanwhile everything else flows
     return late(c)
 
 
@@ -140,9 +139,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
         for i in range(len(codes)):
             if r.asked[i] in r.filters:
                 granted.append(codes[i])
-    r.id = 0
-    if r.pause:
-        r.pause = r.strikes = 0
+    r.id = r.pause = r.strikes = 0
     r.granted = bytes(granted)
     c.requests.remove(r)
     if not c.requests:

@@ -74,7 +74,7 @@ def fill(
     s.qos = qos
     s.chunks = chunks
     s.granted = None
-    s.id = 0
+    s.id = s.strikes = s.pause = s.due = 0
     for f in names:
         if b"+" in f or b"#" in f:
             message.matches = load("wild").matches

@@ -253,7 +253,7 @@ def connect(c, t, end):
     c.topic = c  # its QoS may be too high now
     c.owed[:] = []
     for r in c.requests:
-        if r.pause and not r.strikes:
+        if not r.strikes:
             r.pause = 0  # the broker may take it now: see `flow`
     if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
         load("flow", "v5.").admit(c, flags == 1 and c.trusted)
