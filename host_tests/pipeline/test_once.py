@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,12 +66,18 @@ class Pipeline:
         from flatmq_tools.pipeline.jobs import measurements
         from flatmq_tools.pipeline.state.once import Once
 
+        bounds = measurements.Bounds()
+
+        def of(transform: Callable[..., DataFrame]) -> Callable[[DataFrame], DataFrame]:
+            return lambda packs: transform(measurements.values(packs), bounds)
+
         into = sinks.into(
-            (measurements.values, sinks.Delta(self.folder / "measurements")),
+            (of(measurements.in_time), sinks.Delta(self.folder / "measurements")),
+            (of(measurements.out_of_time), sinks.Delta(self.folder / "out_of_time")),
             (measurements.dead, sinks.Delta(self.folder / "dead_letters")),
         )
 
-        def write(packs: DataFrame, batch: int) -> None:
+        def write(packs: DataFrame, batch: int, is_plain: bool) -> None:
             if kill == "before":
                 raise _Killed
             into(packs, batch)

@@ -49,7 +49,7 @@ from .receiving import Receiving, ReceivingError
 from .reported import WITHOUT_VALUE, Missing, OutOfTime
 from .session import SessionError, session
 from .state.known import Known
-from .state.once import Once
+from .state.once import Once, Write
 from .state.store import StateError
 from .tables import FOLLOWERS, Tables, TablesError, check
 
@@ -191,17 +191,25 @@ class Run:
     def _measurements(self) -> StreamingQuery:
         frame = self._tables.follow("raw", _MESSAGE)
         table, add = self._tables.sink, self.notices.add
-        write = sinks.into(
-            (self._in_time, Missing(table("measurements"), partial(add, WITHOUT_VALUE))),
+        checkpoint = self._checkpoint("measurements")
+        values = Missing(table("measurements"), partial(add, WITHOUT_VALUE))
+        plain = sinks.into((measurements.values, values), checkpoint=checkpoint)
+        several = sinks.into(
+            (self._in_time, values),
             (self._out_of_time, OutOfTime(table("out_of_time"), partial(add, _OUT_OF_TIME))),
             (measurements.dead, table("dead_letters")),
-            checkpoint=self._checkpoint("measurements"),
+            checkpoint=checkpoint,
         )
+
+        def write(packs: DataFrame, batch: int, is_plain: bool) -> None:
+            # The first batch makes the table dead_letters, also if it has none.
+            (plain if is_plain and batch else several)(packs, batch)
+
         return self._start("measurements", frame, self._without_copies("measurements", write))
 
     def _packs(self) -> StreamingQuery:
         """Start the query for the health tables without the table measurements."""
-        write = self._without_copies("health", lambda packs, batch: None)
+        write = self._without_copies("health", lambda packs, batch, is_plain: None)
         return self._start("health", self._tables.follow("raw", _MESSAGE), write)
 
     def _fleet(self) -> Known:
@@ -213,7 +221,7 @@ class Run:
             bounds=plan.bounds,
         )  # fmt: skip
 
-    def _without_copies(self, name: str, write: sinks.Write) -> Once:
+    def _without_copies(self, name: str, write: Write) -> Once:
         """Return a writer that writes the packs of messages, each once."""
         parse = partial(
             measurements.packs, identity=self._plan.identity, mapping=self._mapping,

@@ -158,7 +158,7 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
     shutil.copytree(past / "state", out / "state")
     with closing(Store(out / STATE)) as store:
         include(
-            State(store), fleet, fleet.arrivals(days * MINUTES, 1),
+            State(store), fleet.arrivals(days * MINUTES, 1),
             Place(ran.query, days, days + 1, None),
         )  # fmt: skip
     for name in SNAPSHOTS:
@@ -316,7 +316,7 @@ def refresh(out: Path, days: int) -> tuple[float, float, float]:
         for n in range(_REFRESHES + 1):
             batch = (place.batch or 0) + 1 + n
             packs = fleet.arrivals(days * MINUTES + 1 + _HOUR + n, 1)
-            include(state, fleet, packs, Place(place.query, batch, batch + 1, None))
+            include(state, packs, Place(place.query, batch, batch + 1, None))
             used, begun = time.process_time(), time.monotonic()
             snapshots.refresh()
             if n:  # the first one writes what the run did not

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State
-from flatmq_tools.pipeline.state.history import SECOND, Came, Newest
+from flatmq_tools.pipeline.state.history import SECOND, Came
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.tables import BY_DAY
@@ -120,10 +120,6 @@ class Fleet:
         moved = messages.set_column(2, SCHEMA.field("timestamp"), at)
         return moved.set_column(6, SCHEMA.field("offset"), pa.array(packs.row))
 
-    def newest(self, at: int) -> list[Newest]:
-        """Return a value of each board."""
-        return [Newest(name, "chip/temp", "Cel", 21.5, at) for name in self.names]
-
 
 def _text(numbers: Ints) -> pa.Array:
     return pa.array(numbers).cast(pa.string())
@@ -160,13 +156,11 @@ def make(
         for day in range(0 if place is None else place.next or 0, days):
             packs = fleet.arrivals(day * MINUTES, MINUTES)
             write(fleet.moved(messages, packs), folder, day)
-            include(known, fleet, packs, Place(QUERY, day, day + 1, None))
+            include(known, packs, Place(QUERY, day, day + 1, None))
             snapshots.refresh()
             show(day + 1)
 
 
-def include(state: State, fleet: Fleet, packs: Arrivals, place: Place) -> None:
+def include(state: State, packs: Arrivals, place: Place) -> None:
     """Include packs in a state, as a batch."""
-    marked = state.mark(packs, came=came(packs))
-    marked.past.newest = fleet.newest(int(packs.at.max()))
-    state.commit(marked, place)
+    state.commit(state.mark(packs, came=came(packs)), place)

@@ -196,7 +196,17 @@ def out_of_time(values: DataFrame, bounds: Bounds) -> DataFrame:
 
 def is_in_time(bounds: Bounds) -> Column:
     """Return whether the time of a row of `values` is within the bounds of its arrival."""
-    after = F.unix_micros("time") - F.unix_micros("received")
+    return _is_near(F.col("time"), F.col("received"), bounds)
+
+
+def all_in_time(bounds: Bounds) -> Column:
+    """Return whether the times of all records of a row of `packs` are."""
+    received = F.col("timestamp")
+    return F.forall("records", lambda record: _is_near(record["time"], received, bounds))
+
+
+def _is_near(time: Column, received: Column, bounds: Bounds) -> Column:
+    after = F.unix_micros(time) - F.unix_micros(received)
     within = after.between(-round(bounds.behind * 1e6), round(bounds.ahead * 1e6))
     return F.coalesce(within, F.lit(True))
 

@@ -113,7 +113,7 @@ class OutOfTime(NamedTuple):
     device: str
     readings: int
     since: float
-    """When the first of them came, or the day."""
+    """When the first of them came."""
 
 
 class Value(NamedTuple):

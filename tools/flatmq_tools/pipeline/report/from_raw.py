@@ -29,14 +29,12 @@ from .figures import (
     Gap,
     Heard,
     Moment,
-    OutOfTime,
     Reboot,
     ReportError,
     Value,
 )  # fmt: skip
 from .period import Period
 
-OUT_OF_TIME = "out_of_time"
 _PACK = (
     "device", "boot", "seq", "time", "told", "records", "reason", "timestamp", "offset", "retain",
     "dup",
@@ -61,7 +59,7 @@ def of_tables(
     since, until = period.of(newest)
     raw = table(spark, folder / RAW, since, until)
     figures = of_messages(raw, identity, mapping)
-    _out_of_time(figures, folder / OUT_OF_TIME, since, until)
+    values.out_of_time(figures, folder, since, until)
     if since is not None:
         # What was before is not known, and not unheard.
         figures.devices = [device._replace(unheard=0) for device in figures.devices]
@@ -70,24 +68,6 @@ def of_tables(
     if figures.batches:
         _waited(figures, raw)
     return figures
-
-
-def _out_of_time(
-    figures: Figures, folder: Path, since: datetime.datetime | None,
-    until: datetime.datetime | None,
-) -> None:  # fmt: skip
-    """Count the readings in a table that is there only if it has some."""
-    table = values.dataset(folder)
-    if table is None:
-        return
-    chosen = values.within(table, since, until)
-    rows = table.to_table(["device", "received"], filter=chosen)
-    found = rows.group_by("device").aggregate([("received", "count"), ("received", "min")])
-    figures.out_of_time = [
-        OutOfTime(row["device"], row["received_count"], _after(row["received_min"], figures.since))
-        for row in found.sort_by([("received_count", "descending"), ("device", "ascending")])
-        .to_pylist()
-    ]  # fmt: skip
 
 
 def _waited(figures: Figures, raw: DataFrame) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import sqlite3
 from collections.abc import Sequence
@@ -24,10 +23,10 @@ from ..state.snapshots import closed_files
 from ..state.store import Store
 from ..state.values import DAY, ints, known
 from . import figures as shared
+from . import values
 from .figures import (
     GAP_DEVICES,
     GAPS,
-    NEWEST,
     Dead,
     Device,
     Example,
@@ -35,10 +34,8 @@ from .figures import (
     Gap,
     Heard,
     Moment,
-    OutOfTime,
     Reboot,
     ReportError,
-    Value,
 )  # fmt: skip
 from .period import UTC, Period
 
@@ -61,6 +58,8 @@ def of_state(folder: Path, period: Period) -> Figures | None:
             asked = _Asked(db, file, period)
             figures = asked.figures
             asked.ask()
+            figures.newest = values.newest(folder, figures)
+            values.out_of_time(figures, folder, *asked.period)
             batches = shared.batches(progress.lines(folder), figures.since)
             figures.batches = shared.within(batches, figures.since, *asked.period)
             if figures.batches:
@@ -113,11 +112,6 @@ class _Asked:
                 f"The numbers of devices are of whole {step}, from "
                 f"{_moment(begin).astimezone():{_FORM}} to {_moment(end).astimezone():{_FORM}}."
             )
-        if not self._now:
-            self.figures.remarks.append(
-                "Newest values are kept of the whole time alone: those that came later are not "
-                "shown, nor those before them."
-            )
 
     def ask(self) -> None:
         """Fill the figures."""
@@ -132,7 +126,6 @@ class _Asked:
         self._reboots()
         figures.devices = self._all_devices(table) if self._whole else self._some_devices(table)
         self._gaps()
-        self._newest()
         self._dead()
 
     def waited(self) -> None:
@@ -325,30 +318,13 @@ class _Asked:
 
     # Messages
 
-    def _newest(self) -> None:
-        text = (
-            "SELECT devices.name, quantity, unit, value, at FROM newest "
-            "JOIN devices ON devices.id = newest.device {} "
-            "ORDER BY at DESC, name, quantity LIMIT ?"
-        )
-        if self._whole:
-            rows = self._db.execute(text.format(""), (NEWEST,)).fetchall()
-        else:
-            rows = self._db.execute(
-                text.format("WHERE at >= ? AND at < ?"), (self._low, self._high, NEWEST)
-            ).fetchall()
-        self.figures.newest = sorted(
-            Value(device, quantity, unit, json.loads(value), (at - self._first) / 1e6)
-            for device, quantity, unit, value, at in rows
-        )
-
     def _dead(self) -> None:
-        days, values = "", list[int]()
+        days, ends = "", list[int]()
         if not self._whole:
             days = "WHERE day >= ? AND day < ?"
-            values = [self._low // DAY * DAY, self._high]
+            ends = [self._low // DAY * DAY, self._high]
         rows = self._db.execute(
-            f"SELECT kind, sum(messages) FROM dead {days} GROUP BY kind ORDER BY 2 DESC, 1", values
+            f"SELECT kind, sum(messages) FROM dead {days} GROUP BY kind ORDER BY 2 DESC, 1", ends
         ).fetchall()
         for kind, messages in rows:
             examples = self._db.execute(
@@ -358,15 +334,6 @@ class _Asked:
             )
             every = tuple(Example(t, r, (at - self._first) / 1e6) for t, r, at in examples)
             self.figures.dead.append(Dead(kind, messages, every))
-        readings = self._db.execute(
-            "SELECT name, sum(readings), min(day) FROM out_of_time "
-            f"JOIN devices ON devices.id = out_of_time.device {days} "
-            "GROUP BY name ORDER BY 2 DESC, 1", values,
-        )  # fmt: skip
-        self.figures.out_of_time = [
-            OutOfTime(name, count, max(day - self._first, 0) / 1e6)
-            for name, count, day in readings
-        ]
 
 
 def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:

@@ -17,9 +17,10 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import acero
 
-from .figures import Band, Figures, Measured, Quantity, step
+from .figures import NEWEST, Band, Figures, Measured, OutOfTime, Quantity, Value, step
 
 TABLE = "measurements"
+OUT_OF_TIME = "out_of_time"
 FEW = 6
 """The most devices of a quantity that are drawn as lines; of more there is a band."""
 POINTS = 150_000
@@ -27,7 +28,9 @@ POINTS = 150_000
 DAY = 86400.0
 _SPANS = (7 * DAY, DAY, 21600.0, 3600.0, 600.0, 60.0)  # s
 _READINGS = 10_000_000  # at most so many are read: some seconds
+_NEW = 1_000_000  # of which the newest values are taken, at most, from the end
 _STEPS = 96
+_KINDS = ("value", "text", "flag")
 _STEPS_OF_MANY = 48  # of a fleet that has more than so many devices:
 _MANY = 2000
 
@@ -68,14 +71,9 @@ def read(
     table = dataset(folder / TABLE)
     if table is None:
         return None
-    end = figures.until + datetime.timedelta(microseconds=1)
     number = ds.field("value").is_valid()
-    most = min(longest, figures.span)
-    for span in (most, *(shorter for shorter in _SPANS if shorter < most)):
-        begin = figures.until - datetime.timedelta(seconds=span)
-        chosen = within(table, begin, end) & number
-        if table.count_rows(filter=chosen) <= _READINGS:
-            break
+    begin, end, chosen = _last(table, figures, number, min(longest, figures.span), _READINGS)
+    span = (figures.until - begin).total_seconds()
     steps = _STEPS_OF_MANY if len(figures.devices) > _MANY else _STEPS
     width = step(span / steps)
     found = _means(table, chosen, begin, end, width)
@@ -86,6 +84,99 @@ def read(
     measured = Measured(at - figures.since.timestamp(), width)
     _fill(measured, found, round(at / width), count, first)
     return measured
+
+
+def _last(
+    table: ds.Dataset, figures: Figures, which: ds.Expression, longest: float, most: int
+) -> tuple[datetime.datetime, datetime.datetime, ds.Expression]:
+    """Return the end of the figures' time, so short that it has at most so many rows, if possible.
+
+    Returns its begin, its end, and the condition for the rows.
+    """
+    end = figures.until + datetime.timedelta(microseconds=1)
+    for span in (longest, *(shorter for shorter in _SPANS if shorter < longest)):
+        begin = figures.until - datetime.timedelta(seconds=span)
+        chosen = within(table, begin, end) & which
+        if table.count_rows(filter=chosen) <= most:
+            break
+    return begin, end, chosen
+
+
+def newest(folder: Path, figures: Figures) -> list[Value]:
+    """Return the newest value of each quantity: of the last day of the figures' time.
+
+    Of devices that were silent then, they are of the last day on which they were heard.
+    """
+    table = dataset(folder / TABLE)
+    if table is None:
+        return []
+    some = ds.field("value").is_valid() | ds.field("text").is_valid() | ds.field("flag").is_valid()
+    begin, _, chosen = _last(table, figures, some, min(DAY, figures.span), _NEW)
+    found = [_newest_of(table, chosen)]
+    count, left = found[0].num_rows, _READINGS
+    for day, names in _days_of_silent(figures, begin):
+        chosen = within(table, day, min(day + datetime.timedelta(days=1), begin))
+        left -= table.count_rows(filter=chosen)
+        if left < 0 or count >= NEWEST:
+            break
+        found.append(_newest_of(table, chosen & some & ds.field("device").isin(names)))
+        count += found[-1].num_rows
+    order = [("time_last", "descending"), ("device", "ascending"), ("quantity", "ascending")]
+    rows = pa.concat_tables(found).sort_by(order).slice(0, NEWEST).to_pylist()
+    return sorted(
+        Value(
+            row["device"], row["quantity"], row["unit_last"],
+            next(row[f"{kind}_last"] for kind in _KINDS if row[f"{kind}_last"] is not None),
+            (row["time_last"] - figures.since).total_seconds(),
+        )
+        for row in rows
+    )  # fmt: skip
+
+
+def _days_of_silent(
+    figures: Figures, begin: datetime.datetime
+) -> list[tuple[datetime.datetime, list[str]]]:
+    """Return the days on which devices were heard last, before `begin`, the newest first."""
+    days: dict[datetime.datetime, list[str]] = {}
+    for device in figures.devices:
+        if device.heard is not None:
+            heard = figures.since + datetime.timedelta(seconds=device.heard)
+            if heard < begin:
+                day = heard.replace(hour=0, minute=0, second=0, microsecond=0)
+                days.setdefault(day, []).append(device.name)
+    return sorted(days.items(), reverse=True)
+
+
+def _newest_of(table: ds.Dataset, chosen: ds.Expression) -> pa.Table:
+    """Return the newest row of each device and quantity."""
+    names = ["time", "unit", *_KINDS]
+    rows = table.to_table(["device", "quantity", *names], filter=chosen)
+    times = rows["time"].cast(pa.timestamp("us", "UTC"))
+    by_time = rows.set_column(2, "time", times).sort_by("time")
+    every = pc.ScalarAggregateOptions(skip_nulls=False)
+    return by_time.group_by(["device", "quantity"], use_threads=False).aggregate(
+        [(name, "last", every) for name in names]
+    )
+
+
+def out_of_time(
+    figures: Figures, folder: Path, since: datetime.datetime | None,
+    until: datetime.datetime | None,
+) -> None:  # fmt: skip
+    """Count the readings in a table that is there only if it has some."""
+    table = dataset(folder / OUT_OF_TIME)
+    if table is None:
+        return
+    rows = table.to_table(["device", "received"], filter=within(table, since, until))
+    found = rows.group_by("device").aggregate([("received", "count"), ("received", "min")])
+    order = [("received_count", "descending"), ("device", "ascending")]
+    figures.out_of_time = [
+        OutOfTime(
+            row["device"], row["received_count"],
+            (row["received_min"] - figures.since).total_seconds(),
+        )
+        for row in found.sort_by(order).to_pylist()
+    ]  # fmt: skip
 
 
 def _means(

@@ -167,14 +167,12 @@ class State:
         Nothing happens if it is included already: a query that was stopped may finish its
         batch while the next one does it again.
         """
-        names = marked.past.named()
-        numbers = dict(zip(names, self.ids(names).tolist(), strict=True))
         with self.store.writing() as db:
             before = self.store.place()
             if before is not None and before.batch is not None and before[:2] == place[:2]:
                 return
             _write(db, marked)
-            history.write(db, marked.past, numbers)
+            history.write(db, marked.past)
             was = None if before is None else before.now
             placed(db, place._replace(now=later(was, marked.now)))
 

@@ -11,8 +11,7 @@ from .history import packed_set, unpacked_set
 from .store import Store
 
 _BY_DEVICE = (
-    "boots", "counters", "silences", "unnumbered", "device_steps", "device_delays", "newest",
-    "out_of_time",
+    "boots", "counters", "silences", "unnumbered", "device_steps", "device_delays",
 )  # fmt: skip
 
 

@@ -6,9 +6,8 @@ report of a year reads days, one of an hour reads seconds.
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
@@ -27,8 +26,6 @@ STEPS = {SECOND: 7200, MINUTE: 2880, HOUR: 9600, DAY: 4000}
 something came."""
 DEVICE_STEPS = {HOUR: 72, DAY: 400, MONTH: STEPS[DAY] // 32}
 """The same for steps of each device."""
-QUANTITIES = 200
-"""Quantities of a device whose newest value is kept, at most."""
 KINDS = 100
 """Kinds of dead letters that are counted one by one in a day, at most,"""
 OTHERS = "other reasons"
@@ -55,14 +52,6 @@ CREATE TABLE device_delays (
     width INTEGER NOT NULL, at INTEGER NOT NULL, device INTEGER NOT NULL,
     numbered INTEGER NOT NULL, delays BLOB, PRIMARY KEY (width, at, device, numbered)
 );
-CREATE TABLE newest (
-    device INTEGER NOT NULL, quantity TEXT NOT NULL, unit TEXT, value TEXT NOT NULL,
-    at INTEGER NOT NULL, PRIMARY KEY (device, quantity)
-) WITHOUT ROWID;
-CREATE TABLE out_of_time (
-    day INTEGER NOT NULL, device INTEGER NOT NULL, readings INTEGER NOT NULL,
-    PRIMARY KEY (day, device)
-) WITHOUT ROWID;
 CREATE TABLE dead (
     day INTEGER NOT NULL, kind TEXT NOT NULL, messages INTEGER NOT NULL,
     PRIMARY KEY (day, kind)
@@ -72,9 +61,7 @@ CREATE TABLE dead_examples (
     reason TEXT NOT NULL, PRIMARY KEY (kind, at, "offset")
 ) WITHOUT ROWID;
 """
-TABLES = (
-    "steps", "device_steps", "device_delays", "newest", "out_of_time", "dead", "dead_examples",
-)  # fmt: skip
+TABLES = ("steps", "device_steps", "device_delays", "dead", "dead_examples")
 
 
 class Dead(NamedTuple):
@@ -85,25 +72,6 @@ class Dead(NamedTuple):
     topic: str
     at: int
     offset: int
-
-
-class Newest(NamedTuple):
-    """The newest value of a quantity in a batch."""
-
-    device: str
-    quantity: str
-    unit: str | None
-    value: float | str | bool
-    at: int
-
-
-class OutOfTime(NamedTuple):
-    """The number of readings of a device, arrived on a day, with a time too far from that."""
-
-    device: str
-    day: int
-    """Its first microsecond, since 1970."""
-    readings: int
 
 
 @dataclass
@@ -191,13 +159,6 @@ class Additions:
     steps: list[Steps] = field(default_factory=list)
     devices: list[DeviceSteps] = field(default_factory=list)
     dead: Sequence[Dead] = ()
-    newest: Sequence[Newest] = ()
-    out_of_time: Sequence[OutOfTime] = ()
-
-    def named(self) -> list[str]:
-        """Return the names of devices in it, each once."""
-        names = {one.device for one in self.newest}
-        return list(names | {one.device for one in self.out_of_time})
 
 
 # Sums of a batch
@@ -443,23 +404,13 @@ def unpacked_set(kept: bytes | None) -> Ints:
 # Into the file
 
 
-def write(db: sqlite3.Connection, additions: Additions, numbers: Mapping[str, int]) -> None:
-    """Add what a batch adds, in the transaction that is open.
-
-    `numbers` are those of the devices that it names.
-    """
+def write(db: sqlite3.Connection, additions: Additions) -> None:
+    """Add what a batch adds, in the transaction that is open."""
     fresh = False
     for steps in additions.steps:
         fresh |= _write_steps(db, steps)
     for devices in additions.devices:
         _write_devices(db, devices)
-    _write_newest(db, additions.newest, numbers)
-    if additions.out_of_time:
-        db.executemany(
-            "INSERT INTO out_of_time VALUES (?, ?, ?) ON CONFLICT DO UPDATE "
-            "SET readings = readings + excluded.readings",
-            [(one.day, numbers[one.device], one.readings) for one in additions.out_of_time],
-        )
     if additions.dead:
         _write_dead(db, additions.dead)
     if fresh:
@@ -550,25 +501,6 @@ def _write_devices(db: sqlite3.Connection, steps: DeviceSteps) -> None:
     )
 
 
-def _write_newest(
-    db: sqlite3.Connection, newest: Sequence[Newest], numbers: Mapping[str, int]
-) -> None:
-    db.executemany(
-        "INSERT INTO newest VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "unit = excluded.unit, value = excluded.value, at = excluded.at WHERE excluded.at >= at",
-        [
-            (numbers[one.device], one.quantity, one.unit, json.dumps(one.value), one.at)
-            for one in newest
-        ],
-    )
-    for number in {numbers[one.device] for one in newest}:
-        db.execute(
-            "DELETE FROM newest WHERE device = ?1 AND quantity IN (SELECT quantity FROM newest "
-            "WHERE device = ?1 ORDER BY at DESC LIMIT -1 OFFSET ?2)",
-            (number, QUANTITIES),
-        )
-
-
 def _write_dead(db: sqlite3.Connection, dead: Sequence[Dead]) -> None:
     known: dict[int, set[str]] = {}
     sums: dict[tuple[int, str], int] = {}
@@ -628,8 +560,7 @@ def _prune(db: sqlite3.Connection) -> None:
                 )
     oldest = _oldest(db, DAY, DEVICE_STEPS[DAY])
     if oldest is not None:
-        for table in ("dead", "out_of_time"):
-            db.execute(f"DELETE FROM {table} WHERE day < ?", (oldest,))
+        db.execute("DELETE FROM dead WHERE day < ?", (oldest,))
 
 
 def _oldest(db: sqlite3.Connection, width: int, kept: int) -> int | None:

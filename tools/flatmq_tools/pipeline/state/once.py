@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,24 +21,23 @@ from .. import checkpoints, delta_batches
 from ..jobs import columns, measurements
 from . import history
 from .arrivals import Arrivals, Marked, State, Status
-from .history import Came, Dead, Newest, OutOfTime
+from .history import Came, Dead
 from .store import Place, StateError, Store
 from .unnumbered import Unnumbered
-from .values import DAY
 
 _QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
 _FEW = 1000  # copies that go into the plan of a query; more go as a table
 _STATUS = 32  # characters of a status that are kept
 _TOPIC = 200  # characters of the topic name of a dead letter that are kept
-_TEXT = 200  # characters of a newest value that are kept, if it is a text
-_VALUES = 200_000  # newest values that are taken from a batch, at most
 _ROW = "row"
 _NEWEST = 100  # batches
 _ROWS = 1_000_000  # of raw that are read again at a time
 _MESSAGE = ", ".join(f"{name} {kind}" for name, kind in columns.MESSAGE.items())
 
 Parse = Callable[[DataFrame], DataFrame]
-Write = Callable[[DataFrame, int], None]
+Write = Callable[[DataFrame, int, bool], None]
+"""Takes the packs of a batch without copies, the number of the batch, and whether it is plain:
+nothing in it is a dead letter, and all readings are in time."""
 
 
 class Once:
@@ -49,8 +47,8 @@ class Once:
     raw         the table raw: a path or URL
     checkpoint  the checkpoint of the query: a path on this machine
     parse       turns messages into packs, as `measurements.packs` does
-    write       is called with the packs of a batch, without copies, and the number of the batch;
-                it must write each batch once, as `sinks.into` does
+    write       writes each batch once, as `sinks.into` does; not called again for one that is
+                included
     status      topic filters of statuses; the second level names the device
     unsure      is called with the number of packs in a batch that may be copies and were written,
                 because their boot has more gaps than the state keeps
@@ -89,7 +87,7 @@ class Once:
             self._catch_up(spark, query, batch_id)
         elif place.batch == batch_id:
             return  # The run was killed before Spark recorded that the batch is done.
-        marked = self._take(batch, lambda packs: self._write(packs, batch_id))
+        marked = self._take(batch, lambda packs, plain: self._write(packs, batch_id, plain))
         self.came.pop(batch_id - _NEWEST, None)
         self.came[batch_id] = self._messages
         self._state.commit(marked, Place(query, batch_id, None, None))
@@ -100,12 +98,12 @@ class Once:
         """Close the file."""
         self._state.store.close()
 
-    def _take(self, batch: DataFrame, write: Callable[[DataFrame], None] | None) -> Marked:
+    def _take(self, batch: DataFrame, write: Callable[[DataFrame, bool], None] | None) -> Marked:
         """Mark a batch, and write the packs that are not copies."""
         packs = self._parse(batch).withColumn(_ROW, F.monotonically_increasing_id())
         packs = packs.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            keys = _keys(packs).toArrow()
+            keys = _keys(packs, self._bounds).toArrow()
             alive = keys["reason"].is_null()
             counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
             counted, counters = self._state.numbered(keys.filter(counting))
@@ -118,10 +116,9 @@ class Once:
             came.dead = _dead(keys.filter(pc.invert(alive)))
             marked = self._state.mark(arrivals, statuses, now, others, came)
             marked.counters = counters
-            fresh = _without(_with_boots(packs, counted), marked.copies.tolist()).drop(_ROW)
-            marked.past.newest, marked.past.out_of_time = self._newest(fresh)
             if write is not None:
-                write(fresh)
+                fresh = _without(_with_boots(packs, counted), marked.copies.tolist()).drop(_ROW)
+                write(fresh, pc.all(keys["plain"], min_count=0).as_py())
         finally:
             packs.unpersist()
         return marked
@@ -163,41 +160,6 @@ class Once:
         now = int(last.max()) if len(last) else None
         return list(newest.values()), now, Came(first, messages, first, last)
 
-    def _newest(self, packs: DataFrame) -> tuple[list[Newest], list[OutOfTime]]:
-        """Return the newest value of each quantity in the packs of a batch.
-
-        In addition, return the number of readings of each device whose time is too far from their
-        arrival.
-        """
-        values = measurements.values(packs)
-        inside = measurements.is_in_time(self._bounds)
-        day = F.floor(_micros("received") / DAY) * DAY
-        value = F.struct("unit", "value", "text", "flag", _micros("time").alias("at"))
-        some = F.coalesce(F.col("value").cast("string"), "text", F.col("flag").cast("string"))
-        order = F.when(inside & some.isNotNull(), F.col("time"))
-        rows = (
-            values.groupBy("device", "quantity", day.alias("day"))
-            .agg(F.max_by(value, order).alias("last"), F.count_if(~inside).alias("outside"))
-            .orderBy(F.desc("outside"), F.desc("last.at"))
-            .limit(_VALUES)
-            .toArrow()
-            .to_pylist()
-        )
-        newest: dict[tuple[str, str], Newest] = {}
-        outside: dict[tuple[str, int], int] = {}
-        for row in rows:
-            device, last = row["device"], row["last"]
-            if row["outside"]:
-                key = device, row["day"]
-                outside[key] = outside.get(key, 0) + row["outside"]
-            if last is None:
-                continue
-            one = Newest(device, row["quantity"], last["unit"], _value(last), last["at"])
-            known = newest.get((device, one.quantity))
-            if known is None or one.at >= known.at:
-                newest[device, one.quantity] = one
-        return list(newest.values()), [OutOfTime(*key, n) for key, n in outside.items()]
-
     # From raw, if the state is older than the query
 
     def _catch_up(self, spark: SparkSession, query: str, batch_id: int) -> None:
@@ -217,7 +179,7 @@ class Once:
             self._state.commit(self._take(part, None), Place(query, None, None, None))
 
 
-def _keys(packs: DataFrame) -> DataFrame:
+def _keys(packs: DataFrame, bounds: measurements.Bounds) -> DataFrame:
     """Return the columns of Arrivals, of Unnumbered and of Dead."""
     delay = _micros("timestamp") - _micros("time")
     is_dead = F.col("reason").isNotNull()
@@ -232,18 +194,13 @@ def _keys(packs: DataFrame) -> DataFrame:
         F.when(F.col("boot").isNull() & F.col("seq").isNotNull(), said).alias("said"),
         F.when(is_dead, measurements.kind(F.col("reason"))).alias("kind"),
         F.when(is_dead, F.substring("topic", 1, _TOPIC)).alias("topic"),
+        (~is_dead & measurements.all_in_time(bounds)).alias("plain"),
     )  # fmt: skip
 
 
 def _dead(rows: pa.Table) -> list[Dead]:
     names = ("kind", "reason", "topic", "at", "offset")
     return [Dead(*row) for row in zip(*(rows[n].to_pylist() for n in names), strict=True)]
-
-
-def _value(row: dict[str, Any]) -> float | str | bool:
-    found: float | str | bool
-    found = next(row[name] for name in ("value", "text", "flag") if row[name] is not None)
-    return found[:_TEXT] if isinstance(found, str) else found
 
 
 def _with_boots(packs: DataFrame, counted: pa.Table) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from . import counters, history
 
-_VERSION = 4
+_VERSION = 5
 _HINT = ": remove it while nothing runs; what it held is read again from the table raw"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = (
