@@ -22,8 +22,8 @@ from flatmq_tools.pipeline import delta, delta_batches, run, service
 from flatmq_tools.pipeline.in_use import InUse
 from flatmq_tools.pipeline.metrics import served
 from flatmq_tools.pipeline.run import Plan, Run, RunError
-from pipeline.landed import count, land_boards, read
-from pipeline.messages import START, pack
+from pipeline.landed import count, land, land_boards, read
+from pipeline.messages import START, Message, pack, reading
 from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.started import started
 from pipeline.test_metrics import scraped
@@ -96,6 +96,23 @@ def test_from_a_broker_to_every_table(spark: SparkSession, tmp_path: Path) -> No
         assert metrics[f"flatmq_run_{name}"] == value, name
     assert metrics["flatmq_ingest_messages_landed_total"] == 12
     assert metrics["flatmq_run_batch_seconds_sum measurements"] > 0
+
+
+def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Dead letters and odd times reach their tables after batches that have none."""
+    batches = [
+        [reading("a", 1, 1, 0)],
+        [reading("a", 1, 2, 1), reading("a", 1, 1, 2)],
+        [Message("dev/a/telemetry", b"torn", 3), reading("a", 1, 3, 4)],
+        [reading("a", 1, 4, 5, time=-400 * 86_400.0), reading("a", 1, 5, 6)],
+    ]
+    wanted = [(1, 0, 0), (2, 0, 0), (3, 1, 0), (4, 1, 1)]
+    with started(spark, Plan(tmp_path, jobs=["measurements"], trigger=0.1)) as running:
+        for offset, (batch, rows) in enumerate(zip(batches, wanted, strict=True)):
+            land(tmp_path, batch, 10 * offset)
+            running.finish()
+            tables = ("measurements", "dead_letters", "out_of_time")
+            assert tuple(count(tmp_path / table) for table in tables) == rows
 
 
 def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
