@@ -87,8 +87,8 @@ def _part(command: str) -> str:
     for word, part in (
         ("python_streaming_source_runner", "receiver"),
         ("flatmq_tools.cli pipeline ingest", "receiver"),
-        ("pyspark.daemon", "workers"),
         ("org.apache.spark", "JVM"),
+        ("worker_daemon", "workers"),
         ("mosquitto", "broker"),
     ):
         if word in command:
