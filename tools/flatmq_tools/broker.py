@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from . import ports
+from . import interpreter, ports
 from .address import AddressError
 from .address import address as parsed
 from .ports import LOOPBACK
@@ -371,13 +371,10 @@ class _Embedded(_Child):
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         # The child imports this very package, also from a checkout that is not installed.
-        path = os.pathsep.join(
-            filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
-        )
         return subprocess.Popen(
             [sys.executable, "-m", "flatmq_tools.embedded_broker", "rumqttd.toml"],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": path},
+            env=interpreter.environment(Path(__file__).parents[1]),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -31,7 +31,7 @@ from flatmq.message import Message
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
-from .. import board_tls, boards, broker, contents, image, settings
+from .. import board_tls, boards, broker, contents, image, interpreter, settings
 from ..bridge import readable
 from ..ota import package
 from ..password import PASSWORD
@@ -120,12 +120,11 @@ class Machine:
     def __init__(self, order: Order, folder: Path, *, bridged: bool = False) -> None:
         self.events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._errors = folder / "errors.txt"
-        here = str(Path(__file__).parents[2])  # also from a checkout that is not installed
-        path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+        here = Path(__file__).parents[2]  # also from a checkout that is not installed
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [*MACHINE, order.text()],
-                env={**os.environ, "PYTHONPATH": path},
+                env=interpreter.environment(here),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
