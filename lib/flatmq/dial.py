@@ -7,7 +7,7 @@ import errno
 import random
 
 from . import port
-from .engine import NO_MEMORY, collect, end_of, id_of
+from .engine import NO_MEMORY, end_of, id_of, strip
 from .port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -183,7 +183,7 @@ def mark(c: "Client") -> "int | None":
     """
     q = c.q
     if c.gone:
-        c.sent = collect(c, c.sent)
+        c.sent = strip(c, c.sent)
     p = 0
     sent = c.sent
     flight = None
@@ -201,5 +201,5 @@ def mark(c: "Client") -> "int | None":
     c.end = p
     c.sent = 0
     c.acks[0:] = b""
-    collect(c, 0)
+    strip(c, 0)
     return flight

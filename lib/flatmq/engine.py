@@ -484,7 +484,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             break
                     else:
                         if c.full:
-                            sent = collect(c, sent)
+                            sent = strip(c, sent)
                         if c.end <= sent and not c.alone:
                             if sent and not c.kept:  # what left at QoS 0 behind the last one
                                 q[0:sent] = b""
@@ -512,7 +512,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 if src is q:
                     sent += n
                     if left or sent < c.end:
-                        sent = collect(c, sent, left)
+                        sent = strip(c, sent, left)
                     else:
                         c.pending = c.kept + c.large.waits if c.large else c.kept
                         if c.kept:
@@ -600,7 +600,7 @@ def id_of(q: "bytearray", p: int) -> int:
     return q[p] << 8 | q[p + 1]
 
 
-def collect(c: "Client", sent: int, size: int = 0) -> int:
+def strip(c: "Client", sent: int, size: int = 0) -> int:
     """Cut out what is not needed, and count what is: `kept` and `pending`.
 
     That is what was written at QoS 0, and the messages in `gone`, which wait while a span of
