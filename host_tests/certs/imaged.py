@@ -14,17 +14,17 @@ from images import making
 _TABLES = {"name": "device", "interval": "device", "ssid": "wifi"}
 
 
-def image(folder: Path, *told: str, board: str = "esp32", more: Iterable[str] = ()) -> Result:
-    """Run `flatmq image` with each of `told` as --set broker...., or device.name."""
+def image(folder: Path, *settings: str, board: str = "esp32", more: Iterable[str] = ()) -> Result:
+    """Run `flatmq image` with each of `settings` as --set broker...., or device.name."""
     options = ["--sketch", str(making.sketch()), "--out", str(folder / "image.bin")]
-    for each in told:
+    for each in settings:
         options += ["--set", f"{_TABLES.get(each.partition('=')[0], 'broker')}.{each}"]
     return typed_command.flatmq("image", board, *options, *more)
 
 
-def made(folder: Path, *told: str, board: str = "esp32", more: Iterable[str] = ()) -> str:
+def made(folder: Path, *settings: str, board: str = "esp32", more: Iterable[str] = ()) -> str:
     """Return what it prints, and it must end well."""
-    said = image(folder, *told, board=board, more=more)
+    said = image(folder, *settings, board=board, more=more)
     assert said.exit_code == 0, said.output
     return said.output
 

@@ -32,11 +32,11 @@ def board_with(
 ) -> Iterator[tuple[Board, Watcher]]:
     """A Pico W that runs with the settings and files of an image, and who watches it."""
     device, port = folder.name, secure.ports[listener]
-    told = f"host=127.0.0.1 port={port} name={device} ssid=home interval=1".split()
+    settings = f"host=127.0.0.1 port={port} name={device} ssid=home interval=1".split()
     for key, _, value in (each.partition("=") for each in tls):
         found = {"pin": secure.pins.get(value), "ntp": value}
-        told.append(f"tls.{key}={found.get(key) or secure.path(value)}")
-    made(folder, *told)
+        settings.append(f"tls.{key}={found.get(key) or secure.path(value)}")
+    made(folder, *settings)
     board = Board("pico_w", folder / "board", {}, port)
     (board.folder / "tls").mkdir()
     for path, data in on_board(folder).items():

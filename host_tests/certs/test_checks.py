@@ -64,8 +64,8 @@ def test_pem_becomes_der_and_the_key_goes_nowhere_else(tmp_path: Path) -> None:
 
 def test_a_romfs_has_no_key_in_it(tmp_path: Path) -> None:
     cert, key = CLIENT.write(tmp_path, "client")
-    told = [f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}"]
-    made(tmp_path, *told, more=["--romfs"])
+    given = [f"tls.pin={LEAF.pin}", f"tls.cert={cert}", f"tls.key={key}"]
+    made(tmp_path, *given, more=["--romfs"])
     assert SECRET not in (tmp_path / "esp32.romfs").read_bytes()
     assert "/tls/key.der" in on_board(tmp_path)
 
@@ -201,14 +201,14 @@ ERRORS = [
         ({"my.pem": cert, "my.key": key}, [f"pin={LEAF.pin}", "cert=my.pem", "key=my.key"], error)
         for cert, key, error in OWN_ERRORS
     ),
-    *(({}, told, error) for told, error in SETTINGS_ERRORS),
+    *(({}, given, error) for given, error in SETTINGS_ERRORS),
 ]
 
 
-@pytest.mark.parametrize(("files", "told", "error"), ERRORS)
+@pytest.mark.parametrize(("files", "given", "error"), ERRORS)
 def test_an_error_names_the_setting_and_the_file(
     files: dict[str, bytes],
-    told: list[str],
+    given: list[str],
     error: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -216,7 +216,7 @@ def test_an_error_names_the_setting_and_the_file(
     monkeypatch.chdir(tmp_path)
     for name, data in files.items():
         Path(name).write_bytes(data)
-    said = image(tmp_path, *(f"tls.{each}" for each in told))
+    said = image(tmp_path, *(f"tls.{each}" for each in given))
     assert said.exit_code == 1
     assert said.output.startswith("Error: broker.tls.")
     assert error in said.output

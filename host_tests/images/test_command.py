@@ -43,7 +43,7 @@ def test_with_firmware_one_file(folder: Path) -> None:
     assert "esptool --chip esp32 write-flash 0x1000 build/esp32.bin" in shown
 
 
-def test_settings_go_in_and_what_is_not_set_is_told(folder: Path) -> None:
+def test_settings_go_in_and_what_is_not_set_is_named(folder: Path) -> None:
     out = folder / "here" / "image.bin"
     shown = said("image", "esp32", "--set", "wifi.ssid=a home", "--out", out)
     assert b'"ssid": "a home"' in out.read_bytes()
@@ -81,11 +81,11 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), ERRORS)
-def test_an_error_is_a_line(arguments: list[str], told: str, folder: Path) -> None:
+@pytest.mark.parametrize(("arguments", "error"), ERRORS)
+def test_an_error_is_a_line(arguments: list[str], error: str, folder: Path) -> None:
     if "--sketch" not in arguments:
         arguments = [*arguments, "--sketch", str(sketch())]
     done = flatmq("image", *arguments)
     assert done.exit_code != 0
-    assert told in done.output
+    assert error in done.output
     assert not list(folder.rglob("*.uf2"))

@@ -207,22 +207,22 @@ def test_what_it_tells_of_itself(tmp_path: Path) -> None:
         service = Service(server, tmp_path, "--filter", "dev/#", "--metrics", "dev/ingest-1",
                           "--metrics-every", "1")  # fmt: skip
 
-        def told() -> list[dict]:
+        def raw() -> list[dict]:
             return landed(service.out).to_pylist()
 
         telemetry = "dev/ingest-1/telemetry"
-        service.until(lambda: sum(m["topic"] == telemetry for m in told()) >= 2, PATIENCE)
+        service.until(lambda: sum(m["topic"] == telemetry for m in raw()) >= 2, PATIENCE)
         service.end(PATIENCE)
         assert f"receiving from {server.address} into {service.out}" in service.words()
-        status = [m["payload"] for m in told() if m["topic"] == "dev/ingest-1/status"]
+        status = [m["payload"] for m in raw() if m["topic"] == "dev/ingest-1/status"]
         assert status[0] == b"online"
-        packs = [senml.resolve(m["payload"]) for m in told() if m["topic"].endswith("telemetry")]
+        packs = [senml.resolve(m["payload"]) for m in raw() if m["topic"].endswith("telemetry")]
         values = [{r.name: r.value for r in pack} for pack in packs]
         assert values[1]["ingest-1/seq"] == 2
         assert values[1]["ingest-1/ingest/received"] >= 2
         assert values[1]["ingest-1/ingest/connects"] == 1
         service.start()
-        service.until(lambda: [m["payload"] for m in told()].count(b"offline"), PATIENCE)
+        service.until(lambda: [m["payload"] for m in raw()].count(b"offline"), PATIENCE)
         # It disconnected, so the broker did not publish its will.
         service.until(lambda: len(others.messages) >= 3, PATIENCE)
         assert others.payloads("dev/ingest-1/status") == [b"online", b"offline", b"online"]

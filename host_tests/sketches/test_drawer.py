@@ -58,7 +58,7 @@ def test_the_readme_brings_a_board_to_a_dashboard(
     pico = boards.load("pico_w")
     Path("RPI_PICO_W.uf2").write_bytes(downloads.uf2(pico, downloads.program(pico, 0x54321)))
     drive = plugged.drive(monkeypatch, tmp_path)
-    told = {}
+    output = {}
     board = Board("pico_w", tmp_path / "board", {}, broker.port)
     for line in commands():
         name, *arguments = shlex.split(
@@ -75,9 +75,9 @@ def test_the_readme_brings_a_board_to_a_dashboard(
             image.write_bytes(content[pico.flash.filesystem : pico.flash.filesystem_end])
             booted(board, making.listed(making.on_board("files", image, pico.flash.program)))
             with switched_on(board):
-                told[arguments[0]] = said(*arguments, "--packs", 1, "--seconds", 60)
+                output[arguments[0]] = said(*arguments, "--packs", 1, "--seconds", 60)
         else:
-            told[arguments[0]] = said(*arguments)
-    assert "Pico W" in told["boards"]
-    assert "Not set" not in told["image"]
-    assert re.search(r"pico-\w+  .*27\.\d+ °C", told["watch"]), told["watch"]
+            output[arguments[0]] = said(*arguments)
+    assert "Pico W" in output["boards"]
+    assert "Not set" not in output["image"]
+    assert re.search(r"pico-\w+  .*27\.\d+ °C", output["watch"]), output["watch"]
