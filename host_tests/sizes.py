@@ -1,8 +1,8 @@
 """The size of each proof: a fixed sample in `make test`, all of it in `make proofs`.
 
 A test whose cases are many takes them from here. `pytest --whole` makes each function return all
-that it is given. A sample is chosen by a hash of each case, so that it stays the same when cases
-are added, and is the same in every process.
+that it is given, but what a proof of its own runs. A sample is chosen by a hash of each case, so
+that it stays the same when cases are added, and is the same in every process.
 """
 
 from __future__ import annotations
@@ -52,14 +52,16 @@ def one_each(
     key: Callable[[T], Hashable],
     where: Callable[[T], Hashable] = lambda case: None,
     few: int = 0,
+    *,
+    is_proof: bool = False,
 ) -> list[T]:
     """Return one case for each value of `key`, and at least `few` for each of `where`.
 
     Which one it is differs from value to value, so that brokers and interpreters are spread over
-    the scenarios. They keep their order.
+    the scenarios. They keep their order. `is_proof`: a proof of its own runs all of them.
     """
     everything = list(cases)
-    if _whole:
+    if _whole and not is_proof:
         return everything
     first: dict[Hashable, T] = {}
     taken: Counter[Hashable] = Counter()

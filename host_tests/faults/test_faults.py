@@ -1,6 +1,6 @@
-"""Each scenario of the fault table, in its short version; with --whole, every row.
+"""Each scenario of the fault table, in its short version.
 
-All run side by side: most only wait.
+All run side by side: most only wait. `python -m flatmq_rigs faults` runs every row.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from faults.catalogue import SCENARIOS
 from side_by_side import side_by_side
 
 CASES = sizes.one_each(
-    cases(), lambda case: case.scenario.title, lambda case: (case.broker, case.python), 8
-)
+    cases(), lambda case: case.scenario.title, lambda case: (case.broker, case.python), 8,
+    is_proof=True,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,15 @@ def payload(i):
     return b"%05d" % i + bytes((i * 7 + k) & 255 for k in range(i * 13 % 50))
 
 
+def copied(value):
+    """Return the value, of which no container changes with the other's."""
+    if isinstance(value, (list, set)):
+        return type(value)([copied(each) for each in value])
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    return value
+
+
 class World:
     """The part of the world that outlives a reboot.
 
@@ -170,6 +179,19 @@ class World:
             return True
         return False
 
+    def photo(self):
+        """Return what the world is while the power is off, for `back_to`."""
+        parts = [(of, copied(of.__dict__)) for of in (self, self.broker)]
+        return parts, self.chip.image()
+
+    def back_to(self, photo):
+        """Be again as it was."""
+        parts, image = photo
+        for of, kept in parts:
+            for name, value in kept.items():
+                setattr(of, name, copied(value))
+        self.chip.restore(image)
+
     # What happens
 
     def day(self):
@@ -254,31 +276,41 @@ class World:
         return lost, torn, twice, order, wrong
 
 
-def one(full, head, durable, version, cut_at, how, second_at, second_how):
-    """One life with a cut, perhaps a second, and the rest.
+def day(full, head, durable, version, cut_at, how):
+    """A life with a cut.
 
-    Returns the world and whether each cut came.
+    Returns the world without power, and whether the cut came.
     """
     random.seed(cut_at)  # the packet identifiers begin anywhere
     w = World(full, head, durable, version)
     w.chip.power_on(cut_at, how)
-    cut = [False, False]
-    cut[0] = w.lives(w.day)
+    cut = w.lives(w.day)
     w.off()
-    if cut[0]:
-        w.chip.power_on(second_at, second_how)
-        cut[1] = w.lives(w.after)
+    return w, cut
+
+
+def morning(w, cut_at=0, how=STOP):
+    """The rest of a life after a cut, perhaps with a second.
+
+    Returns whether that came.
+    """
+    w.chip.power_on(cut_at, how)
+    cut = w.lives(w.after)
+    w.off()
+    if cut:
+        w.chip.power_on()
+        w.after()
         w.off()
-        if cut[1]:
-            w.chip.power_on()
-            w.after()
-            w.off()
+    check(w)
+    return cut
+
+
+def check(w):
     for i, n in enumerate(w.check()):
         BROKEN[i] += n
     if any(BROKEN):
         raise Failure(f"lost, torn, twice, order, incoming: {BROKEN}")
     gc.collect()
-    return w, cut[0], cut[1]
 
 
 def main():
@@ -289,19 +321,24 @@ def main():
         for how in (STOP, TORN):
             name = f"{full} head {head} cut {at} {how}"
             try:
-                w, cut, _ = one(full, head, durable, version, at, how, 0, STOP)
-                cuts += cut
+                w, cut = day(full, head, durable, version, at, how)
+                if cut:
+                    cuts += 1
+                    night = w.photo()
+                    morning(w)
+                else:
+                    check(w)
                 again += w.again
                 m = 1
                 while cut and second and (at // step) % second == 0:
                     name = f"{full} head {head} cut {at} {how} then {m}"
-                    w2, _, cut2 = one(
-                        full, head, durable, version, at, how, m, (STOP, TORN)[m & 1]
-                    )
-                    again += w2.again
+                    w.back_to(night)
+                    random.seed(m)
+                    cut2 = morning(w, m, (STOP, TORN)[m & 1])
+                    again += w.again
                     if not cut2:
                         break
-                    cuts += 2
+                    cuts += 1
                     m += 1
             except Exception:
                 print("FAILED", name)
