@@ -1,6 +1,7 @@
 """`python -m ha.real`: Home Assistant itself, with boards on MicroPython and a mosquitto.
 
 Home Assistant is installed into build/home-assistant, with the Python 3.13 that is on the PATH.
+With FLATMQ_FIRMWARE, it also updates an emulated Pico W.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from conftest import ROOT, interpreter_command, library
+from emulate import updates
+from flatmq_rigs import emulated
 from flatmq_tools import broker, interpreter, ports
+from flatmq_tools.ota import package
 from observer import Observer
 from pipeline.look import browser
 from sketches.board_bench import ATTACHED, Board, settings
@@ -62,6 +67,9 @@ OF_STATION = {
     "button.station_identify": "unknown",
     "number.station_interval": "1",
 }
+
+
+PROGRAM = "update.pico_1_program"  # of the emulated board
 
 
 class NotHereError(Exception):
@@ -384,6 +392,28 @@ ROWS = (
 )
 
 
+def an_emulated_board_is_updated() -> None:
+    """Its update waits until somebody installs it."""
+    firmware = emulated.firmware("pico_w")
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as desk:
+        folder = Path(name)
+        board = updates.Board(firmware, folder, [], sketch=("--set", "device.parts=ha"))
+        home = HomeAssistant(folder / "home", board.near)
+        try:
+            home.start()
+            until(lambda: home.has({PROGRAM: "off"}), "version 1")
+            pushed = desk.submit(board.update, package.make("pico_w", None, "2"), folder)
+            until(lambda: home.has({PROGRAM: "on"}), "version 2 is offered")
+            assert not pushed.done()
+            home.call(PROGRAM, "install")
+            assert pushed.result() == (0, f"{updates.NAME} runs 2")
+            until(lambda: home.has({PROGRAM: "off"}), "version 2 is installed")
+            assert home.complaints() == []
+        finally:
+            home.stop()
+            board.stop()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run every row, and show them; 1 if one fails."""
     parser = argparse.ArgumentParser(prog="home-assistant", description=__doc__)
@@ -396,20 +426,29 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     table = Table(f"Home Assistant {VERSION}", "s", "")
     bad = 0
+
+    def run(row: Callable[..., None], *things: object) -> None:
+        nonlocal bad
+        began = time.monotonic()
+        result = "ok"
+        try:
+            row(*things)
+        except emulated.NotHereError as error:
+            result = f"not run: {error}"
+        except AssertionError as error:
+            print(f"{row.__name__}: {error}")
+            result = "FAILED"
+            bad = 1
+        table.add_row(row.__name__.replace("_", " "), f"{time.monotonic() - began:.0f}", result)
+
     with bench() as things:
         for row in ROWS:
-            began = time.monotonic()
-            try:
-                if picture and row is a_sensor_does_not_answer:
-                    things[0].show(picture)
-                row(*things)
-            except AssertionError as error:
-                print(f"{row.__name__}: {error}")
-                bad += 1
-            spent = f"{time.monotonic() - began:.0f}"
-            table.add_row(row.__name__.replace("_", " "), spent, "FAILED" if bad else "ok")
+            if picture and row is a_sensor_does_not_answer:
+                things[0].show(picture)
+            run(row, *things)
             if bad:  # the next rows go on from here
                 break
+    run(an_emulated_board_is_updated)
     Console(width=100).print(table)
     return bad
 
