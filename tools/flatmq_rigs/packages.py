@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import flatmq
@@ -85,8 +85,13 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
 
 def modules(part: str, sources: Path = bytecode.SOURCES) -> list[str]:
     """The modules of a part and all that they import, sorted; none of those for the desk alone."""
+    return needed(PARTS[part], sources)
+
+
+def needed(names: Iterable[str], sources: Path = bytecode.SOURCES) -> list[str]:
+    """The same for modules of these names, such as "ota/__init__"."""
     found: set[str] = set()
-    waiting = {"__init__", *PARTS["package"], *PARTS[part]}
+    waiting = {"__init__", *PARTS["package"], *names}
     while waiting:
         module = waiting.pop()
         found.add(module)

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
-from flatmq_rigs import results, webassembly
+from flatmq_rigs import packages, results, webassembly
 from flatmq_rigs.bench.clients import CLIENTS
 from flatmq_rigs.bench.peers import PeerError, fetch
 from flatmq_rigs.size import rows, scales
@@ -24,15 +24,17 @@ __all__ = ("SizeError", "Sizes", "main", "measure")
 _PEER = Path(__file__).with_name("peer.py")
 _UMQTT = next(client for client in CLIENTS if client.module == "umqtt_simple")
 _SIMPLE = "umqtt.simple"
+_PARTS = {**packages.PARTS, "updates and prompt": ("ota/__init__", "prompt")}
 
 
 @dataclass
 class Sizes:
-    """The measured weights by row, and the starts by client."""
+    """The measured weights by row, the starts by client, and the bytes of files by package."""
 
     weights: dict[str, Weight] = field(default_factory=dict)
     umqtt: dict[str, Weight] = field(default_factory=dict)
     starts: dict[str, Start] = field(default_factory=dict)
+    flash: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what is missing, and why
 
     def over(self) -> Iterator[str]:
@@ -51,6 +53,9 @@ def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
     sizes = Sizes()
     with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
         library = compiled(Path(name, "library"))
+        for part, named in _PARTS.items():
+            files = [library / "flatmq" / f"{each}.mpy" for each in packages.needed(named)]
+            sizes.flash[part] = sum(file.stat().st_size for file in files)
         harness, other = Path(name, "harness"), Path(name, "other")
         for source in (_PEER, SKETCHES / SHARED / "slots.py"):
             compile_module(source, harness / f"{source.stem}.mpy", source.name)
@@ -116,6 +121,15 @@ def _starts(sizes: Sizes) -> str:
     return results.table(head, lines)
 
 
+def _flash(sizes: Sizes) -> str:
+    core = sizes.flash.get("package", 0)
+    lines = [
+        [name.replace("package", "the client"), f"{n:,}", f"+{n - core:,}" if n > core else ""]
+        for name, n in sizes.flash.items()
+    ]
+    return results.table(["package", "bytes of flash", "more than the client"], lines)
+
+
 def _text(sizes: Sizes) -> str:
     parts = [
         "## Where the memory goes",
@@ -126,6 +140,10 @@ def _text(sizes: Sizes) -> str:
         _held(sizes),
         "### Modules loaded",
         _loaded(sizes),
+        "### Flash",
+        "The .mpy files of each package that `mip` installs, each with the client. An image has "
+        "the updates.",
+        _flash(sizes),
         "### Time of a start",
         _starts(sizes),
         *sizes.notes,
