@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest import runner
 from hypothesis import HealthCheck, settings
 
 import sizes
@@ -100,6 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     sizes.set_whole(config.getoption("--whole"))
     config.addinivalue_line("markers", "proof: runs with --whole only; `make test` leaves it out")
+    # pytest would name the test that runs in the environment, which is then half changed when a
+    # thread starts a process, or copies it.
+    runner._update_current_test_var = lambda item, when: None
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -70,10 +70,8 @@ def environment(*folders: Path) -> dict[str, str]:
     """
     names = [str(folder) for folder in folders]
     inherited = os.environ.get("PYTHONPATH")
-    # Another thread, such as pytest's, may take a variable away meanwhile.
-    pairs = [(name, os.environ.get(name)) for name in list(os.environ)]
     return {
-        **{name: value for name, value in pairs if value is not None},
+        **os.environ,
         "MICROPYPATH": ":".join([".frozen", *names]),
         "PYTHONPATH": os.pathsep.join([*names, *([inherited] if inherited else [])]),
     }

@@ -226,12 +226,13 @@ def main():
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
     # What a lost connection needs: see "When memory is claimed" in design.md.
     gc.collect()
-    names = ("alone", "rare.qos2", "queue", "rare.reading", "reasons", "rare.strays")
-    for name in names:  # they leave larger tables of names behind
+    names = ["alone", "rare.qos2", "queue", "rare.reading", "reasons", "rare.strays"]
+    if link != "tcp":
+        names += ways.needed(link)
+    # All at once, beside those that stay, they leave larger tables of names and modules behind.
+    for name in ["engine", "dial", "subs", "message"] + names:  # noqa: RUF005
         load(name, "")
     drop(*[name.rpartition(".")[2] for name in names])
-    if ca:
-        ways.warm_up()
     client.start()
     while None in [subscription.granted for subscription in wanted]:
         client.poll(POLL_MS)

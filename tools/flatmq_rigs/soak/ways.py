@@ -4,8 +4,6 @@ They are loaded only for these links: their names and code would take memory of 
 small on purpose.
 """
 
-from flatmq.port import drop
-
 
 def arguments(link, host, port, ca):
     """The arguments of a client that say which way it goes to the broker."""
@@ -21,10 +19,7 @@ def arguments(link, host, port, ca):
     return {"host": host, "port": port, "tls": tls}
 
 
-def warm_up():
-    """Load and unload what a failed handshake loads in addition to other losses.
-
-    What is kept of that is kept from now on.
-    """
-    __import__("flatmq.stream_tls_errors")
-    drop("stream_tls_errors")
+def needed(link):
+    """The modules that a connection which fails over this link needs besides."""
+    names = ["stream_websocket_upgrade"] if link.startswith("websocket") else []
+    return names + ["stream_tls_errors"] if link.endswith("tls") else names  # noqa: RUF005
