@@ -75,18 +75,23 @@ def test_all_proofs_run_and_a_failed_one_is_shown(
         "whole": proofs.Proof("its help", "json.tool --help", writes=False),
         "options": proofs.Proof("an option that it lacks", "json.tool"),
         "board": proofs.Proof("a firmware", "no_such_module", emulates="pico_w"),
+        "home": proofs.Proof("a Python", "lacks"),
     }
+    (tmp_path / "lacks.py").write_text(
+        "import os, sys\nprint('no Python')\nsys.exit(os.EX_UNAVAILABLE)"
+    )
     monkeypatch.setattr(proofs, "PROOFS", known)
     document = tmp_path / "results.md"
     assert proofs.main(list(known), document) == 1
     rows = [line for line in document.read_text().splitlines() if line.startswith("|")]
     assert [row.split(" | ")[3] for row in rows[2:]] == [
         "FAILED (1)", "ok", "FAILED (2)", "not run: FLATMQ_FIRMWARE is not set",
+        "not run: no Python",
     ]  # fmt: skip
-    assert "4 proofs, 2 failed" in document.read_text()
+    assert "5 proofs, 2 failed" in document.read_text()
     assert "No module named no_such_module" in (tmp_path / "logs" / "broken.log").read_text()
     assert "logs/broken.log" in capsys.readouterr().out
     known["options"] = proofs.Proof("an option that it has", "json.tool --help", writes=False)
     assert proofs.main(["options"], document) == 0
     text = document.read_text()
-    assert ("4 proofs, 1 failed" in text, "an option that it has" in text) == (True, True)
+    assert ("5 proofs, 1 failed" in text, "an option that it has" in text) == (True, True)

@@ -423,7 +423,7 @@ def main(arguments: list[str] | None = None) -> int:
         installed()
     except NotHereError as error:
         print(error, file=sys.stderr)
-        return 2
+        return os.EX_UNAVAILABLE
     table = Table(f"Home Assistant {VERSION}", "s", "")
     bad = 0
 

@@ -150,7 +150,10 @@ def run(name: str, proof: Proof, document: Path | None, console: Console) -> Row
             stdout=output,
             stderr=subprocess.STDOUT,
         ).returncode
-    amount = counted(proof.amount, log.read_text("utf-8", "replace"))
+    said = log.read_text("utf-8", "replace")
+    if status == os.EX_UNAVAILABLE:
+        return name, proof.amount, results.NONE, f"not run: {said.strip()}", results.NONE
+    amount = counted(proof.amount, said)
     result = "ok" if status == 0 else f"FAILED ({status})"
     return name, amount, f"{(time.monotonic() - began) / 60:.1f}", result, commit()
 
