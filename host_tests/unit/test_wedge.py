@@ -186,6 +186,19 @@ def test_after_the_peer_closed_the_first_goes_alone(first: int, broker: Scripted
     assert len(broker.connections) == 2
 
 
+@pytest.mark.parametrize(("last", "new"), [(254, 257), (65_533, 1)])
+def test_a_message_that_goes_behind_has_a_new_identifier(
+    last: int, new: int, broker: ScriptedBroker
+) -> None:
+    broker.client.last_id = last
+    first = broker.client.publish(BAD, b"x", 1)
+    broker.client.publish(b"good", b"1", 1)
+    broker.settled()
+    pids = [p.pid for c in broker.connections for p in c.published if is_bad(p)]
+    assert list(dict.fromkeys(pids)) == [first, new]
+    assert broker.reports == [(first, BAD)]
+
+
 # Outages
 
 
