@@ -41,7 +41,7 @@ from pipeline.standalone import cluster
 from pipeline.typed_here import shared, typed
 
 # By its name tests are grouped that run in the process of the shared session.
-pytestmark = pytest.mark.usefixtures(*([] if sizes.whole() else ["spark"]))
+pytestmark = [] if sizes.whole() else [pytest.mark.usefixtures("spark")]
 DEMO = ("test_pipeline_demo.py", "test_everything_that_boards_send_is_in_the_tables")
 COVERED = {
     "flatmq pipeline demo build/demo": DEMO,
