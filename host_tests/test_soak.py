@@ -271,6 +271,33 @@ def test_the_log_says_what_the_broker_publishes_after_its_pubrel(
     assert (log.version, log.republished) == ("mosquitto version 2.0.11", count)
 
 
+IN_DOUBT = ["CONNACK", "PUBLISH d0 5", "< PUBREC 5", "CONNACK", "CONNACK", "< SUBSCRIBE 1"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ([*IN_DOUBT, "CONNACK", "PUBLISH d1 5", "PUBLISH d1 5"], 1),
+        ([*IN_DOUBT, "PUBLISH d1 5", "CONNACK"], 0),
+        ([*IN_DOUBT, "< PUBREC 6", "CONNACK", "PUBLISH d1 5"], 0),
+        ([*IN_DOUBT, "< PUBCOMP 5", "CONNACK", "PUBLISH d1 5"], 0),
+        ([*IN_DOUBT, "CONNACK", "PUBLISH d0 5"], 0),
+        ([*IN_DOUBT[:3], "CONNACK", "< SUBSCRIBE 1", "CONNACK", "PUBLISH d1 5"], 0),
+    ],
+)
+def test_the_log_says_what_a_client_in_doubt_may_take_for_new(
+    lines: list[str], count: int
+) -> None:
+    log = Log("soak-1")
+    for line in lines:
+        way = "Received {} from" if line.startswith("< ") else "Sending {} to"
+        kind, *dup, pid = line.removeprefix("< ").split() if " " in line else (line, "")
+        detail = f"{dup[0]}, q2, r0, m{pid}, 'a/b', ... (9 bytes)" if dup else f"Mid: {pid}"
+        log.take(f"1637588: {way.format(kind)} soak-1 ({detail})")
+    log.stop()
+    assert log.republished == count
+
+
 @pytest.mark.parametrize(
     ("lines", "count"),
     [

@@ -224,6 +224,20 @@ def test_a_duplicate_is_not_delivered_after_a_connack_that_was_not_seen(
     assert (got, kinds(bench.sent())) == ([b"once"], [PUBREC])
 
 
+def test_what_may_be_of_another_session_is_delivered_rather_than_lost(make: Make) -> None:
+    """The connection after the lost CONNACK ended too: the message may have been sent on it."""
+    got: list[bytes] = []
+    bench = granted(make, got, qos=2)
+    bench.feed(peer.publish(b"t", b"old", 2, 1))
+    bench.lose()
+    unanswered(bench)
+    answer(bench, back(bench))
+    bench.lose()
+    back(bench)
+    bench.feed(peer.publish(b"t", b"new", 2, 1, dup=True))
+    assert got == [b"old", b"new"]
+
+
 def test_a_duplicate_is_not_delivered_if_every_connack_was_seen(make: Make) -> None:
     got: list[bytes] = []
     bench = granted(make, got, qos=2)
