@@ -296,6 +296,10 @@ def test_the_log_says_what_a_client_in_doubt_may_take_for_new(
         log.take(f"1637588: {way.format(kind)} soak-1 ({detail})")
     log.stop()
     assert log.republished == count
+    if count:
+        assert log.suspects == [
+            ["1: PUBLISH", "1: PUBREC", "4: PUBLISH DUP", "4: PUBLISH DUP"],
+        ]
 
 
 @pytest.mark.parametrize(

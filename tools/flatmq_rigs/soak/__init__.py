@@ -252,6 +252,9 @@ def main(
     console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)
     console.print(f"the link had {happened}; --seed {seed}", highlight=False)
+    if not verdict.ok:
+        for life in log.suspects:
+            console.print(f"by connection: {', '.join(life)}", highlight=False, soft_wrap=True)
     if document:
         facts = [
             what.replace(" ", f" {run.version} ", 1), log.version or "mosquitto", happened,

@@ -41,6 +41,9 @@ class Log:
         self._unsure = False  # the client may not know whether the session is another one
         self._flying: set[str] = set()  # identifiers of messages to the client
         self._twice: set[str] = set()  # those that it may have forgotten
+        self._connections = 0
+        self._lives: dict[str, list[str]] = {}  # what happened to a message to the client
+        self.suspects: list[list[str]] = []  # lives of those sent again though PUBREC had come
         source, self.output = os.pipe()
         self._thread = threading.Thread(target=self._read, args=(source,), daemon=True)
         self._thread.start()
@@ -58,6 +61,7 @@ class Log:
         if not packet:
             return
         way, kind, dup, pid = packet.groups()
+        self._note(way, kind, dup or "", pid)
         released = self._released[way]
         if kind == "CONNACK":
             if self._unsure:
@@ -83,6 +87,18 @@ class Log:
             released.discard(pid)
             self.doubt += dup == "1" and pid in self._doubtful
             self._doubtful.discard(pid)
+
+    def _note(self, way: str, kind: str, dup: str, pid: str) -> None:
+        self._connections += kind == "CONNACK"
+        if not pid or (way == "Sending") != (kind in ("PUBLISH", "PUBREL")):
+            return
+        if kind == "PUBLISH" and dup != "1":
+            self._lives[pid] = []
+        life = self._lives.setdefault(pid, [])
+        has_come = any("PUBREC" in each for each in life)
+        if dup == "1" and has_come and not any(life is each for each in self.suspects):
+            self.suspects.append(life)
+        life.append(f"{self._connections}: {kind}{' DUP' * (dup == '1')}")
 
     def stop(self) -> None:
         """Read the rest."""
