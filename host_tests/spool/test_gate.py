@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+import psutil
 import pytest
 
 import flatmq.journal
@@ -219,6 +220,19 @@ def test_nothing_is_written_that_is_on_flash_already(board: Board, flash: Flash)
     board.broker.send(b"1")
     board.poll(30)
     assert flash.writes == 2  # received, and released
+
+
+def test_close_closes_the_files(board: Board) -> None:
+    def opened() -> list[str]:
+        files = [each.path for each in psutil.Process().open_files()]
+        return [path for path in files if path.startswith(str(board.folder))]
+
+    board.broker.send(b"x")
+    board.publish(*range(3))
+    board.poll(30)
+    assert opened()
+    board.spool.close()
+    assert not opened()
 
 
 def test_a_journal_of_a_larger_client_is_read(board: Board) -> None:
