@@ -195,16 +195,22 @@ def test_a_message_past_pubrec_is_released_if_every_connack_was_seen(
 # Messages that come in
 
 
-def test_a_message_with_a_known_identifier_is_new_after_a_connack_that_was_not_seen(
-    make: Make,
-) -> None:
-    """The broker counts its packet identifiers from the start in a new session."""
-    got: list[bytes] = []
+def in_doubt(make: Make, got: list[bytes]) -> VersionBench:
+    """Return a bench that received a message, and then missed a CONNACK."""
     bench = granted(make, got, qos=2)
     bench.feed(peer.publish(b"t", b"old", 2, 1))
     bench.lose()
     unanswered(bench)
     answer(bench, back(bench))
+    return bench
+
+
+def test_a_message_with_a_known_identifier_is_new_after_a_connack_that_was_not_seen(
+    make: Make,
+) -> None:
+    """The broker counts its packet identifiers from the start in a new session."""
+    got: list[bytes] = []
+    bench = in_doubt(make, got)
     bench.feed(peer.publish(b"t", b"new", 2, 1))
     assert got == [b"old", b"new"]
 
@@ -227,11 +233,7 @@ def test_a_duplicate_is_not_delivered_after_a_connack_that_was_not_seen(
 def test_what_may_be_of_another_session_is_delivered_rather_than_lost(make: Make) -> None:
     """The connection after the lost CONNACK ended too: the message may have been sent on it."""
     got: list[bytes] = []
-    bench = granted(make, got, qos=2)
-    bench.feed(peer.publish(b"t", b"old", 2, 1))
-    bench.lose()
-    unanswered(bench)
-    answer(bench, back(bench))
+    bench = in_doubt(make, got)
     bench.lose()
     back(bench)
     bench.feed(peer.publish(b"t", b"new", 2, 1, dup=True))

@@ -1,4 +1,4 @@
-"""The QoS 2 messages that are published again and may be delivered twice.
+"""The QoS 2 messages that are published again after their PUBREL, which delivers them twice.
 
 The broker: a sender must not do that [MQTT-4.3.3-1], and a receiver that has answered the PUBREL
 must take such a message for a new one. mosquitto does it (2.0.11, seen; the code of its newest
@@ -6,9 +6,7 @@ version is the same): a connection that breaks before mosquitto has sent PUBREL 
 it forget that there was a PUBREC.
 
 The client: if a CONNACK was lost, the session that the broker has now may be another one, without
-the message. Publishing it again is the only way not to lose it. If the next connection ends before
-the broker has shown whose messages it has, the client takes what it receives for new: see
-`qos2.is_new`.
+the message. Publishing it again is the only way not to lose it.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ class Log:
     """The log of a mosquitto, with its packets.
 
     mosquitto writes it to the descriptor `output`. It shows how many QoS 2 messages mosquitto
-    has `republished` to a client, after PUBREL or to one in doubt, but not which; and how many
-    this client has published again because of the `doubt` after a lost CONNACK. The `version` is
-    that of mosquitto. Call `stop` once it has ended.
+    has `republished` to a client, but not which; and how many this client has published again
+    because of the `doubt` after a lost CONNACK. The `version` is that of mosquitto. Call `stop`
+    once it has ended.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -38,9 +36,6 @@ class Log:
         self._released: dict[str, set[str]] = {"Sending": set(), "Received": set()}  # identifiers
         self._doubtful: set[str] = set()  # of messages that the client may publish again
         self._heard = True  # something came from the client after the last CONNACK
-        self._unsure = False  # the client may not know whether the session is another one
-        self._flying: set[str] = set()  # identifiers of messages to the client
-        self._twice: set[str] = set()  # those that it may have forgotten
         self._connections = 0
         self._lives: dict[str, list[str]] = {}  # what happened to a message to the client
         self.suspects: list[list[str]] = []  # lives of those sent again though PUBREC had come
@@ -64,29 +59,20 @@ class Log:
         self._note(way, kind, dup or "", pid)
         released = self._released[way]
         if kind == "CONNACK":
-            if self._unsure:
-                self._twice = set(self._flying)
-            self._unsure = not self._heard
-            if self._unsure:
+            if not self._heard:
                 self._doubtful = set(self._released["Received"])
             self._heard = False
         elif way == "Received":
             self._heard = True
-            if kind == "PUBREC":
-                self._unsure = False
-            elif kind == "PUBCOMP":
-                self._flying.discard(pid)
         if kind == "PUBREL":
             released.add(pid)
-        elif kind == "PUBLISH" and dup and way == "Sending":
-            self.republished += dup == "1" and (pid in released or pid in self._twice)
-            released.discard(pid)
-            self._twice.discard(pid)
-            self._flying.add(pid)
         elif kind == "PUBLISH" and dup and pid in released:
             released.discard(pid)
-            self.doubt += dup == "1" and pid in self._doubtful
-            self._doubtful.discard(pid)
+            if way == "Sending":
+                self.republished += dup == "1"
+            else:
+                self.doubt += dup == "1" and pid in self._doubtful
+                self._doubtful.discard(pid)
 
     def _note(self, way: str, kind: str, dup: str, pid: str) -> None:
         self._connections += kind == "CONNACK"

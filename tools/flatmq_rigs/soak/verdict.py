@@ -93,7 +93,7 @@ def _messages(
         _exactly("lost at QoS 1", both, up[1].lost, lost[1]),
         _shown("lost at QoS 0", up[0].lost, lost[0]),
         _exactly("repeated at QoS 2", both, up[2].again - doubt, again[2] - theirs),
-        _shown("… after a lost CONNACK / so, or by mosquitto after PUBREL", doubt, theirs),
+        _shown("… after a lost CONNACK / by mosquitto after PUBREL", doubt, theirs),
         _shown("repeated at QoS 1", up[1].again, again[1]),
         _exactly("repeated at QoS 0", both, up[0].again, again[0]),
         _exactly("out of order at QoS 2", both, up[2].late, missing[2]),
