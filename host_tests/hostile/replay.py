@@ -20,7 +20,7 @@ RARE = (
 )  # fmt: skip
 RARE_5 = (
     "alias", "auth", "carry", "faulty", "flow", "hello", "methods", "packets", "passing", "pieces",
-    "reasons", "replies", "saying", "server", "setup", "subscribing", "walk",
+    "reasons", "replies", "saying", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules
 MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received

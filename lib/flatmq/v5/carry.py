@@ -11,7 +11,7 @@ subscription. Loaded with the first message that has properties, and kept.
 from ..message import NEVER, search
 from ..message import Subscription as Base
 from ..port import const, load
-from .walk import checked, number
+from .walk import number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def route(c: "Client5", e: int, end: int, i: int) -> int:
 def new(c, e, end, i):
     """Handle properties that differ from those of the last message with this topic name."""
     global faulty
-    n = checked(c.rx, e, end, _PUBLISH)
+    n = c.message.properties.read(e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
     if n < 0:
@@ -75,7 +75,7 @@ def new(c, e, end, i):
 def _remember(c, i, e, n):
     """Remember checked properties, to be compared with those of the next message."""
     if not c.blocks:
-        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
+        c.blocks = [bytearray(NEVER) for _ in range(c.learned)]
     i = c.blocks[i]
     i[0:] = b""  # keeps its memory
     while e < n:
@@ -88,6 +88,7 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
 
     Returns False if they do not decide. Its properties are from `e` to `n` in the buffer.
     """
+    global several
     m = c.message
     if c.rx.find(b"\x0b", e, n) < 0 or c.bulk is not None or not _decides(c, m.properties):
         return False
@@ -97,17 +98,12 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
     found = None
     if c.limit or (e >= 0 and search(c, e + 1, m.t, n) >= 0):
         found = tagged
-        _load()
+        if several is None:
+            several = load("several").several
     elif e >= 0:
         found = c.subscriptions[e].handler
     c.tagged = False
     return found
-
-
-def _load():
-    global several
-    if several is None:
-        several = load("several").several
 
 
 def tagged(m: "Message") -> "object | None":

@@ -8,7 +8,7 @@ from ..engine import HOLD
 from ..port import const, load
 from ..rare.pieces import Pieces as Base
 from .carry import choose
-from .walk import checked, number
+from .walk import number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Pieces(Base):
             self.client.stats.strays += 1
 
     def _checked(self, at, end):
-        n = checked(self.message.buf, at, end, _PUBLISH)
+        n = self.message.properties.read(at, end, _PUBLISH)
         if n < 0:
             n = load("faulty", "v5.").borne(self.client, at, end, n)
             self.faulty = n > 0
