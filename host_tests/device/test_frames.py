@@ -116,7 +116,6 @@ MAY_BE_ON_HEAP = {
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
     "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
     "v5/leaving": {"disconnect"},
-    "v5/methods": {"static string 86.call"},  # in `get`
     # For CONNACK and SUBACK, and when a connection has ended (`close`).
     "v5/packets": {"granted", "connect", "static string 71"},
     # For DISCONNECT, and a message that the broker refuses.

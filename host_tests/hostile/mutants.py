@@ -139,11 +139,6 @@ FAULTS_5: Faults = {
             'load("reasons", "v5.").disconnect(c, error & 255)', "pass"
         ),
         "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
-        "any reason code is an error": ("if code > 127:", "if code:"),
-        "a refused message stays": (
-            'load("reasons", "v5.").refused(c, first, t)', "None"
-        ),
-        "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
         "a CONNACK that breaks a rule counts": (
             "if flags and (code or c.clean):", "if flags and code:"
         ),
@@ -166,6 +161,13 @@ FAULTS_5: Faults = {
         "an identifier from before a reboot is believed": (
             "return False if identifier > c.numbered", "return True if identifier > c.numbered"
         ),
+    },
+    "v5/acks": {
+        "any reason code is an error": ("if code > 127:", "if code:"),
+        "a refused message stays": (
+            'load("reasons", "v5.").refused(c, first, t)', "None"
+        ),
+        "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
     },
     "v5/auth": {
         "AUTH cuts a CONNECT that is half out": (

@@ -53,7 +53,7 @@ WRITERS: dict[str, set[str]] = {
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
     "unsure": {"dial", "rare/qos2"},
     "index": {"message", "subscribing"},
-    "two": {"engine", "rare/pieces", "rare/handover", "v5/packets"},
+    "two": {"engine", "rare/pieces", "rare/handover", "v5/acks"},
     "subs": {"engine", "dial", "subscribing", "v5/subscribing"},
     # Hooks, each for one module that is built on the client
     "gate": {"spool", "umqtt"},

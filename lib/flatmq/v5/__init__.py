@@ -120,9 +120,6 @@ class Client5(Client):
     poll = Client.poll
     flush = Client.flush
 
-    def __getattr__(self, name):
-        return load("methods", "v5.").get(self, name)
-
     def publish(
         self,
         topic: "bytes | str",
@@ -198,5 +195,4 @@ class Client5(Client):
 
 
 if not MICROPYTHON:
-    load("methods", "v5.").install(Client5)
-    del Client5.__getattr__
+    load("methods", "").install(Client5, True)

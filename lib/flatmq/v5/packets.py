@@ -4,8 +4,7 @@ The core calls the functions of this module: it is `client.five`.
 """
 
 from .. import port
-from ..engine import end_of
-from ..port import const, drop, load, ticks_add
+from ..port import const, load, ticks_add
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)
 _NEVER = const(268435455)  # ms, 3 days
 
-queue: "Any" = None  # the module, once it has been needed
+acks: "Any" = None  # the module, once it has been needed
 
 
 def route(c: "Client5", e: int, end: int, i: int) -> int:
@@ -56,8 +55,11 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     Returns the rule that it breaks, HOLD if there is no room to answer, else True if it
     acknowledges something, or None.
     """
+    global acks
     if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
-        return ack(c, first, t, end)
+        if acks is None:
+            acks = load("acks", "v5.")
+        return acks.other(c, first, t, end)
     if first == 0x20:
         return connect(c, t, end)
     if first == 0x90 or first == 0xB0:
@@ -82,57 +84,6 @@ def properties(c: "Client5", at: int, end: int, packet: int) -> int:
     if at < 0:
         return -at
     return _PROPERTIES if at < end else 0
-
-
-# Acknowledgements
-
-
-def ack(c, first, t, end):
-    if end - t < 2:
-        return _LENGTH
-    if end - t > 3:
-        end = properties(c, t + 3, end, _ANSWER)
-        if end:
-            return end
-        end = t + 4
-    return acknowledge(c, first, t, c.rx[t + 2] if end - t > 2 else 0)
-
-
-def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
-    """Handle an acknowledgement whose packet identifier is at `t` in the buffer."""
-    if not (c.rx[t] or c.rx[t + 1]):
-        return _ID_0
-    if code > 127:
-        if first != 0x62:  # else the broker has forgotten the identifier: there is nothing to keep
-            code = load("reasons", "v5.").refused(c, first, t)
-            drop("reasons", "strays")
-            return code
-    elif code and (code != 0x10 or first > 0x50):
-        return _CODE | code << 9
-    if first == 0x40:
-        return done(c, c.rx[t] << 8 | c.rx[t + 1])
-    if c.two is None:
-        c.two = load("qos2")
-    code = c.two.other(c, first, t, t + 2)
-    if first == 0x70:
-        settle(c, c.rx[t] << 8 | c.rx[t + 1])
-    return code
-
-
-def done(c, pid):
-    """Handle a PUBACK that reports success."""
-    global queue
-    if queue is None:
-        queue = load("queue", "")
-    p = queue.find(c, pid)
-    if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
-        if not (c.large and c.large.settle(pid)):
-            c.stats.strays += 1
-            settle(c, pid)
-        return None
-    c.stats.downgraded += c.q[p] >> 2 & 1
-    queue.release(c, p)
-    return True
 
 
 def settle(c: "Client5", pid: int) -> None:

@@ -115,7 +115,7 @@ class Pieces(Base):
         c = self.client
         if m.first & 0x30 and m.first != 0x70 and len(c.acks) > c.space:
             return HOLD
-        return c.five.acknowledge(c, m.first, m.t, m.buf[m.t + 2])
+        return load("acks", "v5.").acknowledge(c, m.first, m.t, m.buf[m.t + 2])
 
     def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.step`."""
