@@ -119,7 +119,7 @@ MAY_BE_ON_HEAP = {
     # For CONNACK and SUBACK, and when a connection has ended (`close`).
     "v5/packets": {"granted", "connect", "static string 71"},
     # For DISCONNECT, and a message that the broker refuses.
-    "v5/reasons": {"text", "disconnected", "refused", "_refused"},
+    "v5/reasons": {"text", "other", "refused", "_refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
     "v5/saying": {"set_will", "set_credentials"},
     "v5/sending": {"publish_from"},

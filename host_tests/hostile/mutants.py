@@ -136,7 +136,7 @@ FAULTS_5: Faults = {
         ),
         "AUTH is passed over": ("return _NOT_ASKED", "return None"),
         "a broken rule is not answered": (
-            'load("reasons", "v5.").disconnect(c, error & 255)', "pass"
+            'load("reasons", "v5.").send(c, error & 255)', "pass"
         ),
         "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
         "a CONNACK that breaks a rule counts": (

@@ -36,6 +36,7 @@ withdraw subscribing"""
     if five:  # these replace those above
         table += """
 alias v5.alias
+allow v5.limits
 authenticate v5.auth
 disconnect v5.leaving
 publish_from v5.sending
@@ -54,8 +55,10 @@ def get(c: "Client", name: str) -> "Any":
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
     # The methods of these become methods of the class.
-    kept = "waiting", "rare.parts", "rare.bulk", "rare.publishing", "v5.alias", "v5.replies"
-    if module in kept:
+    if module in (
+        "waiting", "rare.parts", "rare.bulk", "rare.publishing",
+        "v5.alias", "v5.limits", "v5.replies",
+    ):  # fmt: skip
         setattr(type(c), name, getattr(load(module, ""), name))
         return getattr(c, name)
 

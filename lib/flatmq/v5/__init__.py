@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import alias as aliasing
     from . import auth as authenticating
     from . import leaving as ending
+    from . import limits as strictness
     from . import replies as requests
     from . import saying as greeting_with
     from . import sending as large
@@ -88,6 +89,7 @@ class Client5(Client):
 
     if TYPE_CHECKING:
         alias = aliasing.alias
+        allow = strictness.allow
         authenticate = authenticating.authenticate
         disconnect = ending.disconnect
         publish_from = large.publish_from
@@ -182,16 +184,6 @@ class Client5(Client):
             self.block = properties.block
         self.high = -2 - len(self.block)
         self.properties = properties
-
-    def allow(self, n: int, retain: bool) -> None:
-        """Check a message with `n` bytes after its fixed header against the broker's limits.
-        ValueError if it is outside them."""
-        if retain and not self.server.retain:
-            load("checks").retain()
-        n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
-        most = self.server.maximum_packet_size
-        if most and n > most:
-            load("checks").packet(n, most, True)
 
 
 if not MICROPYTHON:

@@ -65,7 +65,7 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     if first == 0x90 or first == 0xB0:
         return granted(c, first, t, end)
     if first == 0xE0:
-        return load("reasons", "v5.").disconnected(c, t, end)
+        return load("reasons", "v5.").other(c, t, end)
     if first != 0xF0:
         return _TYPE
     return load("auth", "v5.").other(c, t, end) if c.auth else _NOT_ASKED
@@ -241,7 +241,7 @@ def close(c: "Client5", error: "Any", began: int) -> None:
     c.flow = None
     if error.__class__ is int and error >> 8 != 1 and error & 255 > 15 and began & 1:
         try:  # noqa: SIM105 (there is no contextlib on a board)
-            load("reasons", "v5.").disconnect(c, error & 255)
+            load("reasons", "v5.").send(c, error & 255)
         except Exception:
             pass
 

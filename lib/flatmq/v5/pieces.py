@@ -115,7 +115,9 @@ class Pieces(Base):
         c = self.client
         if m.first & 0x30 and m.first != 0x70 and len(c.acks) > c.space:
             return HOLD
-        return load("acks", "v5.").acknowledge(c, m.first, m.t, m.buf[m.t + 2])
+        if c.five.acks is None:
+            c.five.acks = load("acks", "v5.")
+        return c.five.acks.acknowledge(c, m.first, m.t, m.buf[m.t + 2])
 
     def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.step`."""

@@ -110,7 +110,7 @@ def explained(c: "Client5", what: int) -> str:
     return _RULES[what & 511].format(hex(what >> 9))
 
 
-def disconnected(c: "Client5", t: int, end: int) -> "MQTTError | int":
+def other(c: "Client5", t: int, end: int) -> "MQTTError | int":
     """Handle DISCONNECT (section 3.14). Returns why the connection ends."""
     code = 0 if t == end else c.rx[t]
     what = c.five.properties(c, t + 1, end, _DISCONNECT)
@@ -124,7 +124,7 @@ def disconnected(c: "Client5", t: int, end: int) -> "MQTTError | int":
     return error
 
 
-def disconnect(c: "Client5", rule: int) -> None:
+def send(c: "Client5", rule: int) -> None:
     """Send DISCONNECT with the reason code for a rule that the broker broke, if there is one."""
     if _SAID[rule - 16]:
         packet = bytes((0xE0, 1, 0x80 + _SAID[rule - 16]))

@@ -42,7 +42,8 @@ def publish_from(
             size = source.seek(0, 2)
         elif hasattr(source, "__len__") or isinstance(source, (bytes, bytearray, memoryview)):
             size = len(source)
-        self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
+        if self.server.maximum_packet_size or not self.server.retain:
+            self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
     if qos and self.inflight < 1:  # messages dropped in flight take up all places
         return None
     pid = self.large.publish(head, name, source, block)
