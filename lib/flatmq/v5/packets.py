@@ -40,7 +40,7 @@ acks: "Any" = None  # the module, once it has been needed
 def route(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
     # Loading it again would allocate.
-    globals()["route"] = load("carry", "v5.").route  # type: ignore[attr-defined]
+    globals()["route"] = load("carry", "v5.").route
     return c.five.route(c, e, end, i)
 
 
