@@ -38,7 +38,10 @@ PARTS: dict[str, tuple[str, ...]] = {
     "sas": ("sas",),
     "mqtt5": (
         *("v5/__init__", "properties", "rare/parts"),
-        *(home.replace(".", "/") for home in {*methods.modules(True).values()}),
+        *(
+            home.replace(".", "/")
+            for home in {*methods.modules(True).values()} - {*methods.modules().values()}
+        ),
     ),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that
