@@ -362,7 +362,7 @@ INTERNAL = {
     "Client": {
         "abandon", "address", "awaits", "handover", "no_room", "queue", "widen", "withdraw",
     },
-    "Client5": {"address", "alias", "allow", "block_of", "carry", "flush", "poll"},
+    "Client5": {"address", "alias", "allow", "carry", "flush", "poll"},
 }  # fmt: skip
 ATTRIBUTES = {
     "Client": {"state", "connected", "session_present", "error", "pending", "stats"},

@@ -110,18 +110,19 @@ MAY_BE_ON_HEAP = {
     "umqtt": {"MQTTClient.__init__", "MQTTClient._prepare", "MQTTClient.subscribe"},
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
-    "v5/auth": {"_packet", "auth"},
+    "v5/auth": {"_packet", "_answer"},
     "v5/fallback": {"fall_back", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
     "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
-    "v5/methods": {"static string 86.call", "publish_from", "disconnect"},  # in `get`
-    # For CONNACK, SUBACK and DISCONNECT (`stop`), and when a connection has ended (`close`).
-    "v5/packets": {"static string 150", "granted", "connect", "static string 71"},
-    # For a message that the broker refuses.
-    "v5/reasons": {"text", "refused"},
+    "v5/leaving": {"disconnect"},
+    # For CONNACK and SUBACK, and when a connection has ended (`close`).
+    "v5/packets": {"granted", "connect", "static string 71"},
+    # For DISCONNECT, and a message that the broker refuses.
+    "v5/reasons": {"text", "other", "refused", "_refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
     "v5/saying": {"set_will", "set_credentials"},
+    "v5/sending": {"publish_from"},
     "v5/setup": {"make"},
     "v5/subscribing": {"subscribe", "subscribe.<genexpr>", "unsubscribe"},
     "wire": {"field", "connect"},

@@ -14,7 +14,7 @@ SEND = ("__init__.Client.publish", ("publishing", "qos0", 4))
 WORK = ("engine.engine.while", ("receiving", "qos0", 4))
 RECEIVE_5 = ("v5/carry.route", ("receiving", "qos0", "5+"))
 PROPERTIES = ("v5/carry.route", ("receiving", "qos0", "5+"))
-ANSWER_5 = ("v5/packets.acknowledge", ("v5_answers", "puback_in_each_form", 5))
+ANSWER_5 = ("v5/acks.acknowledge", ("v5_answers", "puback_in_each_form", 5))
 BYTES = '_ = b"x" + bytes(1)'
 EXCEPTION = "try: None.x\nexcept AttributeError: pass"
 FRAME = "aa = bb = cc = dd = ee = ff = gg = hh = ii = jj = kk = 0"

@@ -132,25 +132,13 @@ FAULTS_5: Faults = {
     },
     "v5/packets": {
         "a property length of an acknowledgement may be short": (
-            "    if n != end:\n", "    if n < 0:\n"
+            "return _PROPERTIES if at < end else 0", "return 0"
         ),
         "AUTH is passed over": ("return _NOT_ASKED", "return None"),
         "a broken rule is not answered": (
-            "        if code:\n            try:", "        if False:\n            try:"
+            'load("reasons", "v5.").send(c, error & 255)', "pass"
         ),
         "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
-        "any reason code is an error": ("if code > 127:", "if code:"),
-        "a refused message stays": (
-            'load("reasons", "v5.").refused(c, first, pid, code)', "None"
-        ),
-        "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
-        "AUTH cuts a CONNECT that is half out": (
-            "if c.began:\n            return _AUTH_FIRST",
-            "if False:\n            return _AUTH_FIRST",
-        ),
-        "success of AUTH needs a method": (
-            "if c.connected and not first and end - t < 2:", "if False:"
-        ),
         "a CONNACK that breaks a rule counts": (
             "if flags and (code or c.clean):", "if flags and code:"
         ),
@@ -172,6 +160,22 @@ FAULTS_5: Faults = {
         "identifiers are passed over": ("if c.rx.find(b\"\\x0b\", e, n) < 0", "if True"),
         "an identifier from before a reboot is believed": (
             "return False if identifier > c.numbered", "return True if identifier > c.numbered"
+        ),
+    },
+    "v5/acks": {
+        "any reason code is an error": ("if code > 127:", "if code:"),
+        "a refused message stays": (
+            'load("reasons", "v5.").refused(c, first, t)', "None"
+        ),
+        "PUBREL with a reason code is not answered": ("if first != 0x62:", "if True:"),
+    },
+    "v5/auth": {
+        "AUTH cuts a CONNECT that is half out": (
+            "if c.began:\n            return _AUTH_FIRST",
+            "if False:\n            return _AUTH_FIRST",
+        ),
+        "success of AUTH needs a method": (
+            "if c.connected and not code and end - t < 2:", "if False:"
         ),
     },
     "v5/reasons": {

@@ -19,8 +19,8 @@ RARE = (
     "rare.qos2", "rare.reading", "reasons", "rare.strays", "subs", "subscribing", "rare.wild",
 )  # fmt: skip
 RARE_5 = (
-    "alias", "auth", "carry", "faulty", "flow", "hello", "methods", "packets", "passing", "pieces",
-    "reasons", "replies", "saying", "server", "setup", "subscribing", "walk",
+    "acks", "alias", "auth", "carry", "faulty", "flow", "hello", "limits", "packets", "passing",
+    "pieces", "reasons", "replies", "saying", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules
 MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received
@@ -55,8 +55,8 @@ def load_5():
     from flatmq.v5 import Client5
 
     KEPT.extend([load(name, "v5.") for name in RARE_5])
-    for name, home in load("methods", "v5.").modules().items():
-        setattr(Client5, name, getattr(load(home, "v5."), name))
+    for name, home in load("methods", "").modules(True).items():
+        setattr(Client5, name, getattr(load(home, ""), name))
 
 
 def fill(client):

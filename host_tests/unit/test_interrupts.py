@@ -196,7 +196,7 @@ LIMITS = [(Id.RECEIVE_MAXIMUM, 1), (Id.TOPIC_ALIAS_MAXIMUM, 5), (Id.MAXIMUM_PACK
 MORE = Properties(content_type="x")
 
 
-@pytest.mark.parametrize("modules", ["v5.packets", "v5.carry v5.walk", "v5.flow"])
+@pytest.mark.parametrize("modules", ["v5.packets v5.acks", "v5.carry v5.walk", "v5.flow"])
 def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
     """The broker limits what is in flight, on the next connection too."""
     connack = build.connack(0, 0, LIMITS)

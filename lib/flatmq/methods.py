@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from . import Client
 
 
-def modules() -> "dict[str, str]":
-    """Return the module that has a method, by the names of the methods."""
+def modules(five: bool = False) -> "dict[str, str]":
+    """Return the module that has a method, by the names of the methods.
+
+    `five`: of Client5.
+    """
     # In one text: each of these names alone would stay in a board's table of names.
     table = """\
 abandon rare.connecting
@@ -30,17 +33,32 @@ subscribe subscribing
 unsubscribe subscribing
 wait waiting
 withdraw subscribing"""
+    if five:  # these replace those above
+        table += """
+alias v5.alias
+allow v5.limits
+authenticate v5.auth
+disconnect v5.leaving
+publish_from v5.sending
+request v5.replies
+set_credentials v5.saying
+set_will v5.saying
+subscribe v5.subscribing
+unsubscribe v5.subscribing"""
     return dict([line.split() for line in table.splitlines()])
 
 
 def get(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
-    module = modules().get(name)
+    module = modules("response_topic" in c.__dict__).get(name)  # then it is a Client5
     if not module:
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
     # The methods of these become methods of the class.
-    if module in ("waiting", "rare.parts", "rare.bulk", "rare.publishing"):
+    if module in (
+        "waiting", "rare.parts", "rare.bulk", "rare.publishing",
+        "v5.alias", "v5.limits", "v5.replies",
+    ):  # fmt: skip
         setattr(type(c), name, getattr(load(module, ""), name))
         return getattr(c, name)
 
@@ -55,12 +73,13 @@ def get(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    drop(*["connecting", "strays", "saying", "hello", "subscribing", "wire"])
+    names = "connecting strays saying hello subscribing wire properties leaving sending"
+    drop(*names.split())
 
 
 if not MICROPYTHON:
 
-    def install(kind: "Any") -> None:
+    def install(kind: "Any", five: bool = False) -> None:
         """Add all methods to the class."""
-        for name, module in modules().items():
+        for name, module in modules(five).items():
             setattr(kind, name, getattr(load(module, ""), name))

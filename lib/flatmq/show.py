@@ -9,12 +9,15 @@ if TYPE_CHECKING:
 
 def show(thing: "Any") -> str:
     """Return the repr of an object."""
-    kind = type(thing).__name__.replace("Shown", "Stats")
+    kind = type(thing).__name__
+    if kind == "Shown":  # see `setup` and `v5.setup`
+        kind = "Stats" if hasattr(thing, "losses") else "Server"
     how = {
         "Client": _client,
         "Client5": _client,
         "Message": _message,
         "Subscription": _subscription,
+        "View": _view,
     }
     return f"<{kind} {how.get(kind, _numbers)(thing)}>"
 
@@ -43,3 +46,7 @@ def _message(m):
 
 def _subscription(s):
     return f"{s.filters} granted={s.granted!r}"
+
+
+def _view(v):
+    return repr(bytes(v.buf[v.start : v.stop]))

@@ -28,7 +28,7 @@ WRITERS: dict[str, set[str]] = {
     "stop": {"engine", "queue", "rare/strays", "rare/handover"},
     "renamed": {"engine", "alone", "rare/qos2", "rare/strays", "rare/connecting"},
     "alone": {"dial", "alone", "rare/connecting", "v5/packets", "v5/flow"},
-    "large": {"rare/parts", "v5/methods", "v5/passing"},
+    "large": {"rare/parts", "v5/passing", "v5/sending"},
     # The message that is published
     "topic": {*PUBLISH, "v5/alias", "v5/packets"},
     "head qos": {"__init__", "v5/alias"},
@@ -53,7 +53,7 @@ WRITERS: dict[str, set[str]] = {
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
     "unsure": {"dial", "rare/qos2"},
     "index": {"message", "subscribing"},
-    "two": {"engine", "rare/pieces", "rare/handover", "v5/packets"},
+    "two": {"engine", "rare/pieces", "rare/handover", "v5/acks"},
     "subs": {"engine", "dial", "subscribing", "v5/subscribing"},
     # Hooks, each for one module that is built on the client
     "gate": {"spool", "umqtt"},

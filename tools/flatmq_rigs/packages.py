@@ -18,7 +18,6 @@ from pathlib import Path
 
 import flatmq
 from flatmq import methods
-from flatmq.v5 import methods as methods_5
 from flatmq_tools import bytecode
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,10 @@ PARTS: dict[str, tuple[str, ...]] = {
     "sas": ("sas",),
     "mqtt5": (
         *("v5/__init__", "properties", "rare/parts"),
-        *(f"v5/{name}" for name in {*methods_5.modules().values()}),
+        *(
+            home.replace(".", "/")
+            for home in {*methods.modules(True).values()} - {*methods.modules().values()}
+        ),
     ),
 }
 """For each JSON file, the modules that a program imports besides `flatmq` itself. The modules that

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
     # By names that the modules do not have: `make docs` follows these alone.
     from . import alias as aliasing
-    from . import methods as called
+    from . import auth as authenticating
+    from . import leaving as ending
+    from . import limits as strictness
     from . import replies as requests
     from . import saying as greeting_with
+    from . import sending as large
     from . import subscribing as asking
-    from .server import Server
+    from .setup import Server
     from .walk import View
 
 
@@ -61,8 +64,7 @@ class Client5(Client):
     server: "Server"  # what the last CONNACK said
     properties: "Any"  # the properties last passed to publish
     block: bytes  # the same encoded, with their length in front
-    empty: bytes  # an encoded block without properties; b"" in 3.1.1
-    high: int  # where the packet identifier goes in `head`
+    high: int  # where the packet identifier goes in `head`: a negative index, as `block` follows
     slots: int  # QoS 1 and 2 messages that may wait if the broker allows any number
     own_qos: int  # the highest QoS if the broker allows any
     owed: "list[int]"  # packet identifiers of messages that were dropped in flight: they take up
@@ -80,17 +82,17 @@ class Client5(Client):
     most_requests: int
     asks: bytes  # the properties of CONNECT
     auth: "Any"
-    auth_data: bytes  # of CONNECT, as a property
     ends: bool  # the session ends with its connection
-    falls_back: bool  # to 3.1.1, if the broker does not speak MQTT 5
-    unanswered: int  # connections in a row that ended before CONNACK
+    unanswered: "int | None"  # connections in a row that ended before CONNACK; None if the client
+    # does not fall back to 3.1.1
     greeting: bool  # the last one did
 
     if TYPE_CHECKING:
         alias = aliasing.alias
-        authenticate = called.authenticate
-        disconnect = called.disconnect
-        publish_from = called.publish_from
+        allow = strictness.allow
+        authenticate = authenticating.authenticate
+        disconnect = ending.disconnect
+        publish_from = large.publish_from
         request = requests.request
         set_will = greeting_with.set_will
         subscribe = asking.subscribe
@@ -119,9 +121,6 @@ class Client5(Client):
     # Found at once, not in the class below.
     poll = Client.poll
     flush = Client.flush
-
-    def __getattr__(self, name):
-        return load("methods", "v5.").get(self, name)
 
     def publish(
         self,
@@ -173,45 +172,19 @@ class Client5(Client):
 
     def carry(self, properties: "Properties | None") -> None:
         """Set `block` for these properties. ValueError or TypeError if they are not valid."""
-        block = self.empty
-        if properties is not None and block:
-            block = self.block_of(properties)
-        self.block = block
+        # Until they are found to be valid, and if Ctrl-C comes in between.
+        self.topic = self.heads[3] = self.heads[4] = self.heads[5] = self.properties = self
+        if not self.five:  # the client has fallen back to 3.1.1
+            self.block = b""
+        elif properties is None:
+            self.block = b"\0"
+        else:
+            if not hasattr(properties, "block") or properties.will:
+                load("checks").properties(properties)
+            self.block = properties.block
+        self.high = -2 - len(self.block)
         self.properties = properties
-        self.topic = self.heads[3] = self.heads[4] = self.heads[5] = self
-
-    def block_of(self, properties: "Any", will: bool = False) -> bytes:
-        """Return the encoded properties of a message, or of a `will`.
-
-        TypeError or ValueError if it may not have them.
-        """
-        if not hasattr(properties, "block") or (properties.will and not will):
-            load("checks").properties(properties)
-        return properties.block
-
-    def address(self, topic: "bytes | str", qos: int) -> None:
-        """Set `head` for this topic name, QoS and `block`."""
-        Client.address(self, topic, qos)
-        self.high = len(self.head) - len(self.block) - 2
-
-    def allow(self, n: int, retain: bool) -> None:
-        """Check a message with `n` bytes after its fixed header against the broker's limits.
-        ValueError if it is outside them."""
-        if retain and not self.server.retain:
-            load("checks").retain()
-        n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
-        most = self.server.maximum_packet_size
-        if most and n > most:
-            load("checks").packet(n, most, True)
-
-
-def new(args: tuple, values: dict) -> Client5:
-    """Return a client. `args` and `values` are those of `Client`."""
-    client: Client5 = object.__new__(Client5)
-    client.__init__(*args, **values)  # type: ignore[misc]
-    return client
 
 
 if not MICROPYTHON:
-    load("methods", "v5.").install(Client5)
-    del Client5.__getattr__
+    load("methods", "").install(Client5, True)

@@ -1,6 +1,7 @@
 """Build and answer AUTH packets (MQTT 5 section 3.15). Loaded with the first of them."""
 
 from .. import MQTTError, properties, wire
+from ..engine import HOLD
 from ..port import const
 from ..properties import block
 from ..wire import put_length
@@ -18,11 +19,17 @@ _CONTINUE = const(0x18)
 _AGAIN = const(0x19)
 _CODE = const(47)
 _METHOD = const(50)
+_AUTH_FIRST = const(52)
+_CONNACK_FIRST = const(53)
+_AUTH = const(128)  # see walk.TABLE
 
 
-def begin(c: "Client5") -> None:
-    """Ask to authenticate again."""
-    c.acks.extend(_packet(c, _AGAIN, c.auth[1](None)))
+def authenticate(self: "Client5") -> None:
+    """Authenticate again while online (section 4.12.1), with the function of `auth`."""
+    if not self.auth:
+        raise ValueError("authenticate needs a client that was made with auth")
+    if self.connected:
+        self.acks.extend(_packet(self, _AGAIN, self.auth[1](None)))
 
 
 def _packet(c, reason, data):
@@ -37,8 +44,30 @@ def _packet(c, reason, data):
     return packet
 
 
-def auth(c: "Client5", code: int) -> "Any":
-    """Handle an AUTH from the broker, or with -1 what CONNACK says about authentication.
+def other(c: "Client5", t: int, end: int) -> "Any":
+    """Handle AUTH. Returns what `packets.other` does."""
+    if not c.connected:
+        if c.acks:
+            return HOLD  # the last answer has not left
+        if c.began:
+            return _AUTH_FIRST
+    code = 0 if t == end else c.rx[t]
+    if c.connected and not code and end - t < 2:
+        return None  # success, in the short form
+    return c.five.properties(c, t + 1, end, _AUTH) or _answer(c, code)
+
+
+def accepted(c: "Client5") -> "Any":
+    """Handle what CONNACK says about authentication. Returns what `packets.other` does."""
+    if c.acks:
+        return HOLD
+    if c.began:  # its limits would come too late for the rest of that packet
+        return _CONNACK_FIRST
+    return _answer(c, -1)
+
+
+def _answer(c, code):
+    """Answer an AUTH with this reason code, or with -1 check CONNACK.
 
     Returns the rule that it breaks, why it ends the connection, or None.
     """

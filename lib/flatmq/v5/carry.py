@@ -8,10 +8,12 @@ belonged to other subscriptions. So an identifier counts only if the topic name 
 subscription. Loaded with the first message that has properties, and kept.
 """
 
-from ..message import NEVER, search
-from ..message import Subscription as Base
+# An imported builtin is found without a miss in the module.
+from builtins import len
+
+from .. import message
 from ..port import const, load
-from .walk import checked, number
+from .walk import number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -25,8 +27,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
-several: "Any" = None  # rare.several.several, once it has been needed,
-faulty: "Any" = None  # and faulty.taken
+faulty: "Any" = None  # faulty.taken, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
 
@@ -54,7 +55,7 @@ def route(c: "Client5", e: int, end: int, i: int) -> int:
 def new(c, e, end, i):
     """Handle properties that differ from those of the last message with this topic name."""
     global faulty
-    n = checked(c.rx, e, end, _PUBLISH)
+    n = c.message.properties.read(e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
     if n < 0:
@@ -75,7 +76,7 @@ def new(c, e, end, i):
 def _remember(c, i, e, n):
     """Remember checked properties, to be compared with those of the next message."""
     if not c.blocks:
-        c.blocks = [bytearray(NEVER) for _ in range(_NAMES)]
+        c.blocks = [bytearray(message.NEVER) for _ in range(c.learned)]
     i = c.blocks[i]
     i[0:] = b""  # keeps its memory
     while e < n:
@@ -93,21 +94,16 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
         return False
     n = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
     c.tagged = True
-    e = -1 if c.limit else search(c, 0, m.t, n)
+    e = -1 if c.limit else message.search(c, 0, m.t, n)
     found = None
-    if c.limit or (e >= 0 and search(c, e + 1, m.t, n) >= 0):
+    if c.limit or (e >= 0 and message.search(c, e + 1, m.t, n) >= 0):
         found = tagged
-        _load()
+        if message.several is None:
+            message.several = load("several").several
     elif e >= 0:
         found = c.subscriptions[e].handler
     c.tagged = False
     return found
-
-
-def _load():
-    global several
-    if several is None:
-        several = load("several").several
 
 
 def tagged(m: "Message") -> "object | None":
@@ -115,12 +111,12 @@ def tagged(m: "Message") -> "object | None":
     c = m.client
     c.tagged = True
     try:
-        return several(m)
+        return message.several(m)
     finally:
         c.tagged = False
 
 
-class Subscription(Base):
+class Subscription(message.Subscription):
     """A subscription with an identifier: see `message`."""
 
     identifier = 0
@@ -131,7 +127,7 @@ class Subscription(Base):
         """Return whether it gets the message with this topic name."""
         if self.client.tagged and self._lacks(self.client.message.properties):
             return False
-        return Base.match(self, buf, t, end)
+        return message.Subscription.match(self, buf, t, end)
 
     def _lacks(self, p):
         """Return whether the message does not have its identifier."""

@@ -21,11 +21,10 @@ def fall_back(c: "Client5") -> None:
     if user is None and (password is not None or c.password):
         user = b""
     c.version = c.level = 4
-    c.falls_back = False
+    c.unanswered = None
     c.five = None
     c.hello = connect(4, client_id, c.clean, c.keepalive, user, password, will and will[:4])
     c.error = None  # the broker may well speak 3.1.1
-    c.empty = c.block = b""
     c.carry(None)
     q = c.q
     p = 0
@@ -43,7 +42,7 @@ def fall_back(c: "Client5") -> None:
         c.names[i][0:] = NEVER
     if c.replies:
         c.replies.end()
-    drop("hello", "wire", "properties", "fallback", "packets", "reasons", "server")
+    drop("hello", "wire", "properties", "fallback", "packets", "reasons")
 
 
 def _without(packet, more=0):

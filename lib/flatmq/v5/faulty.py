@@ -9,7 +9,7 @@ from .. import is_name, is_utf8
 from ..engine import HOLD
 from ..port import const
 from .carry import choose
-from .walk import TABLE, Carried, View, after, broken, is_value, number
+from .walk import View, after, broken, is_value, number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _ALIAS = const(0x23)
 _ONCE = const(b"\1\2\3\x08\x09")  # what a message has once at most, besides an alias
 _NAMES = const(8)  # see carry
 _CHOSEN = const(9)
+_find = View.find
 
 # The rules that a property with an unknown value breaks, and those that a client cannot bear.
 _BAD_FORMAT = const(1 << 9 | 44)
@@ -62,10 +63,10 @@ def borne(c: "Any", e: int, end: int, n: int) -> int:
     while n:
         if n != _BAD_FORMAT and n != _BAD_RESPONSE:
             return -n
-        e = _next(c.buf, at, end)
-        while is_value(c.buf, at + 1, e, c.buf[at]):
+        e = after(c.buf, at, end)
+        while is_value(c.buf, at, e):
             at = e
-            e = _next(c.buf, at, end)
+            e = after(c.buf, at, end)
         if c.buf[at] == _RESPONSE and not is_utf8(c.buf, at + 3, e):
             return -n
         at = e
@@ -73,18 +74,12 @@ def borne(c: "Any", e: int, end: int, n: int) -> int:
     return -_repeated(c) or end
 
 
-def _next(buf, at, end):
-    """Return where the property ends that begins at `at`."""
-    return after(buf, at + 1, end, TABLE[buf[at]] & 7)
-
-
 def _repeated(p):
     """Return the rule that properties break which were not checked in one go, else 0."""
-    p.seek()
     for i in _ONCE:
-        if View.find(p, i) and View.find(p, i, p.end):
+        if _find(p, i) and _find(p, i, p.end):
             return i << 9 | _TWICE
-    return _NO_ALIAS if View.find(p, _ALIAS) else 0
+    return _NO_ALIAS if _find(p, _ALIAS) else 0
 
 
 def _without(m):
@@ -97,13 +92,11 @@ def _without(m):
 
 def find(self: "Any", identifier: int, at: int = 0) -> bool:
     """Find a property of a message, unless its value is unknown: see `View.find`."""
-    if not at:
-        self.seek()
-    if not View.find(self, identifier, at):
+    if not _find(self, identifier, at):
         return False
     if identifier == _FORMAT:
         return self.buf[self.at] < 2
     return identifier != _RESPONSE or is_name(self.buf, self.at + 2, self.end)
 
 
-Carried.find = find  # type: ignore[method-assign]
+View.find = find  # type: ignore[method-assign]

@@ -14,18 +14,24 @@ _NAMED = const(54)
 
 
 def connect(
-    c: "Client5", client_id: "Any", user: "Any", password: "Any", will: "Any" = None
+    c: "Client5",
+    client_id: "Any",
+    user: "Any",
+    password: "Any",
+    will: "Any" = None,
+    auth_data: bytes = b"",
 ) -> None:
     """Set the CONNECT of a client.
 
-    `will` is None, or topic, payload, QoS, retain and encoded properties.
+    `will` is None, or topic, payload, QoS, retain and encoded properties. `auth_data` is a
+    property for one connection.
     """
     flags = 2 if c.clean else 0
     body = bytearray((c.keepalive >> 8, c.keepalive & 255))
     block = c.asks
-    if c.auth:  # with the data of this connection, if there are any
+    if auth_data:
         n = get_length(block, 0, len(block)) & 3
-        block = _block(block[n + 1 :] + c.auth_data)
+        block = _block(block[n + 1 :] + auth_data)
     body.extend(block)
     _add(body, field("client_id", client_id))
     if will is not None:
@@ -94,14 +100,16 @@ def update(c: "Client5", password: "bytes | str | None") -> bytearray:
 
     `password` is None to keep it. The function of `auth` gives the data.
     """
+    data = b""
     if c.auth:
         data = load("hello").ask(c.auth[1], None)
-        c.auth_data = b""
-        if data is not None:
+        if data is None:
+            data = b""
+        else:
             data = field("auth_data", data, None)
-            c.auth_data = bytes((0x16, len(data) >> 8, len(data) & 255)) + data
+            data = bytes((0x16, len(data) >> 8, len(data) & 255)) + data
     client_id, user, old, will = parts_of(c)
-    connect(c, client_id, user, old if password is None else password, will)
+    connect(c, client_id, user, old if password is None else password, will, data)
     return c.hello
 
 

@@ -3,14 +3,8 @@
 The core calls the functions of this module: it is `client.five`.
 """
 
-import errno
-import sys
-
-from .. import MQTTError, port
-from ..engine import HOLD, end_of
-from ..port import const, drop, load, ticks_add
-from ..queue import find, release
-from .walk import checked
+from .. import port
+from ..port import const, load, ticks_add
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -21,11 +15,8 @@ if TYPE_CHECKING:
 # Packets with properties: see walk.TABLE.
 _CONNACK = const(8)
 _ANSWER = const(32)
-_DISCONNECT = const(64)
-_AUTH = const(128)
 
-# The rules that a packet breaks, with their texts in `reasons` and `reasons`, and for each
-# from 16 on the last digits of the reason code with which DISCONNECT says so: 0x80 and these.
+# The rules that a packet breaks, with their texts in `reasons` and `v5.reasons`.
 _ID_0 = const(22)
 _LENGTH = const(23)
 _TYPE = const(24)
@@ -37,24 +28,20 @@ _CODE = const(47)
 _PRESENT = const(48)
 _TOO_SMALL = const(49)
 _NOT_ASKED = const(51)
-_AUTH_FIRST = const(52)
-_CONNACK_FIRST = const(53)
 _REFUSED = const(256)
-_SAID = const(
-    b"\1\2\0\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
-)
 
 _TAKEN_OVER = const(0x8E)
 _OTHER_VERSION = const(0x84)
-# Reason codes of DISCONNECT with which a broker may refuse a message or a topic filter.
-_ACCUSING = const(b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2")
 _NEVER = const(268435455)  # ms, 3 days
+
+acks: "Any" = None  # the module, once it has been needed
 
 
 def route(c: "Client5", e: int, end: int, i: int) -> int:
     """Handle the properties of a PUBLISH: see `carry`, which is loaded with the first ones."""
-    sys.modules[__name__].route = load("carry", "v5.").route  # type: ignore[attr-defined]
-    return c.five.route(c, e, end, i)  # loading it again would allocate
+    # Loading it again would allocate.
+    globals()["route"] = load("carry", "v5.").route
+    return c.five.route(c, e, end, i)
 
 
 def Pieces(c: "Client5") -> "Any":
@@ -68,110 +55,35 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
     Returns the rule that it breaks, HOLD if there is no room to answer, else True if it
     acknowledges something, or None.
     """
+    global acks
     if first == 0x40 or first == 0x50 or first == 0x62 or first == 0x70:
-        return ack(c, first, t, end)
+        if acks is None:
+            acks = load("acks", "v5.")
+        return acks.other(c, first, t, end)
     if first == 0x20:
         return connect(c, t, end)
     if first == 0x90 or first == 0xB0:
         return granted(c, first, t, end)
     if first == 0xE0:
-        return stop(c, t, end)
+        return load("reasons", "v5.").other(c, t, end)
     if first != 0xF0:
         return _TYPE
-    if not c.auth:
-        return _NOT_ASKED
-    if not c.connected:
-        if c.acks:
-            return HOLD  # the last answer has not left
-        if c.began:
-            return _AUTH_FIRST
-    first = 0 if t == end else c.rx[t]
-    if c.connected and not first and end - t < 2:
-        return None  # success, in the short form
-    return properties(c, t + 1, end, _AUTH) or load("auth", "v5.").auth(c, first)
+    return load("auth", "v5.").other(c, t, end) if c.auth else _NOT_ASKED
 
 
-def stop(c, t, end):
-    """Handle DISCONNECT (section 3.14). Returns why the connection ends."""
-    code = 0 if t == end else c.rx[t]
-    what = properties(c, t + 1, end, _DISCONNECT)
-    if what:
-        return what
-    c.server.note(c.said)
-    error = MQTTError("closed", load("reasons", "v5.").text("DISCONNECT", code, c), code)
-    if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
-        error.errno = errno.ECONNRESET  # type: ignore[attr-defined]
-    return error
-
-
-def properties(c, at, end, packet):
+def properties(c: "Client5", at: int, end: int, packet: int) -> int:
     """Check properties, and let `said` have them.
 
-    Their length is at `at`; there are none if that is not before `end`. Returns the rule that
-    they break, else 0.
+    Their length is at `at`; there are none if that is not before `end`. `packet` is its bit in
+    walk.TABLE. Returns the rule that they break, else 0.
     """
     c.said.start = c.said.stop = 0
     if at >= end:
         return 0
-    n = checked(c.rx, at, end, packet)
-    if n != end:
-        return -n if n < 0 else _PROPERTIES
-    c.said.start = at + 1 if c.rx[at] < 128 else at + 2 if c.rx[at + 1] < 128 else at + 3
-    c.said.stop = end
-    return 0
-
-
-# Acknowledgements
-
-
-def ack(c, first, t, end):
-    if end - t < 2:
-        return _LENGTH
-    if end - t > 3:
-        end = properties(c, t + 3, end, _ANSWER)
-        if end:
-            return end
-        end = t + 4
-    return acknowledge(c, first, t, c.rx[t + 2] if end - t > 2 else 0)
-
-
-def acknowledge(c: "Client5", first: int, t: int, code: int) -> "Any":
-    """Handle an acknowledgement whose packet identifier is at `t` in the buffer."""
-    if not (c.rx[t] or c.rx[t + 1]):
-        return _ID_0
-    if code > 127:
-        if first != 0x62:  # else the broker has forgotten the identifier: there is nothing to keep
-            return refused(c, first, c.rx[t] << 8 | c.rx[t + 1], code)
-    elif code and (code != 0x10 or first > 0x50):
-        return _CODE | code << 9
-    if first == 0x40:
-        return done(c, c.rx[t] << 8 | c.rx[t + 1])
-    if c.two is None:
-        c.two = load("qos2")
-    code = c.two.other(c, first, t, t + 2)
-    if first == 0x70:
-        settle(c, c.rx[t] << 8 | c.rx[t + 1])
-    return code
-
-
-def refused(c, first, pid, code):
-    taken = load("reasons", "v5.").refused(c, first, pid, code)
-    drop("reasons", "strays")
-    settle(c, pid)
-    return taken
-
-
-def done(c, pid):
-    """Handle a PUBACK that reports success."""
-    p = find(c, pid)
-    if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
-        if not (c.large and c.large.settle(pid)):
-            c.stats.strays += 1
-            settle(c, pid)
-        return None
-    c.stats.downgraded += c.q[p] >> 2 & 1
-    release(c, p)
-    return True
+    at = c.said.read(at, end, packet)
+    if at < 0:
+        return -at
+    return _PROPERTIES if at < end else 0
 
 
 def settle(c: "Client5", pid: int) -> None:
@@ -188,7 +100,7 @@ def granted(c, first, t, end):
         return _LENGTH
     if not rx[t] and not rx[t + 1]:
         return _ID_0
-    at = checked(rx, t + 2, end, _ANSWER)
+    at = c.said.read(t + 2, end, _ANSWER)
     if at < 0:
         return -at
     if at == end:
@@ -224,27 +136,24 @@ def connect(c, t, end):
         return _PRESENT
     server = c.server
     said = c.said
+    server.reference = said.get(0x1C)
+    server.reason = said.get(0x1F)
     if code:
-        server.note(said)
-        if code == _OTHER_VERSION or code == 1:
+        if c.unanswered is not None and (code == _OTHER_VERSION or code == 1):
             c.unanswered = 2
         return _REFUSED | code
     if said.get(0x27, 4) < 4:
         return _TOO_SMALL  # for PUBACK
     if c.auth:
-        if c.acks:
-            return HOLD
-        if c.began:  # its limits would come too late for the rest of that packet
-            return _CONNACK_FIRST
-        what = load("auth", "v5.").auth(c, -1)
+        what = load("auth", "v5.").accepted(c)
         if what:
             return what
     if said.find(0x12):
         what = load("hello", "v5.").rename(c, said.get(0x12))
         if what:
             return what
-    server.read(said)
-    c.falls_back = False
+    limits(c)
+    c.unanswered = None  # the broker speaks MQTT 5
     n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
     c.interval = n * 750 or _NEVER
     c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
@@ -261,6 +170,24 @@ def connect(c, t, end):
     load("dial", "").other(c, 0x20, t, t + 2)
     allot(c)
     return None
+
+
+def limits(c: "Client5") -> None:
+    """Let `server` have the limits and features in CONNACK, or what applies without them."""
+    server = c.server
+    get = c.said.get
+    server.receive_maximum = get(0x21, 65535)
+    server.max_qos = get(0x24, 2)
+    server.retain = get(0x25, 1)
+    server.maximum_packet_size = get(0x27, 0)
+    server.topic_alias_maximum = get(0x22, 0)
+    server.client_id = get(0x12, server.client_id)  # stays if there is none
+    server.keep_alive = get(0x13, -1)
+    server.session_expiry = get(0x11, -1)
+    server.wildcards = get(0x28, 1)
+    server.identifiers = get(0x29, 1)
+    server.shared = get(0x2A, 1)
+    server.response_information = get(0x1A)
 
 
 def owe(c: "Client5", pid: int) -> None:
@@ -313,13 +240,10 @@ def close(c: "Client5", error: "Any", began: int) -> None:
         c.alone = None
     c.flow = None
     if error.__class__ is int and error >> 8 != 1 and error & 255 > 15 and began & 1:
-        code = _SAID[(error & 255) - 16]
-        if code:
-            try:
-                packet = bytes((0xE0, 1, 0x80 + code))
-                c.stream.write(packet, 0, len(packet))
-            except Exception:
-                pass
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            load("reasons", "v5.").send(c, error & 255)
+        except Exception:
+            pass
 
 
 def lost(c: "Client5", error: "Any") -> None:
@@ -335,7 +259,7 @@ def lost(c: "Client5", error: "Any") -> None:
         c.due = ticks_add(port.ticks_ms(), c.retry_max_ms)
     if c.replies:
         c.replies.late(0)
-    if c.falls_back:
+    if c.unanswered is not None:
         # Ctrl-C and a failed TLS handshake say nothing about the broker's version.
         if c.greeting and c.error and c.error.kind == "closed":
             c.unanswered += 1
@@ -343,5 +267,3 @@ def lost(c: "Client5", error: "Any") -> None:
             c.unanswered = 0
         if c.unanswered == 2:
             load("fallback", "v5.").fall_back(c)
-    else:
-        c.unanswered = 0

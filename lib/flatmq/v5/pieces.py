@@ -8,7 +8,7 @@ from ..engine import HOLD
 from ..port import const, load
 from ..rare.pieces import Pieces as Base
 from .carry import choose
-from .walk import checked, number
+from .walk import number
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Pieces(Base):
             self.client.stats.strays += 1
 
     def _checked(self, at, end):
-        n = checked(self.message.buf, at, end, _PUBLISH)
+        n = self.message.properties.read(at, end, _PUBLISH)
         if n < 0:
             n = load("faulty", "v5.").borne(self.client, at, end, n)
             self.faulty = n > 0
@@ -115,7 +115,9 @@ class Pieces(Base):
         c = self.client
         if m.first & 0x30 and m.first != 0x70 and len(c.acks) > c.space:
             return HOLD
-        return c.five.acknowledge(c, m.first, m.t, m.buf[m.t + 2])
+        if c.five.acks is None:
+            c.five.acks = load("acks", "v5.")
+        return c.five.acks.acknowledge(c, m.first, m.t, m.buf[m.t + 2])
 
     def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.step`."""

@@ -1,8 +1,11 @@
 """Texts for reason codes (MQTT 5 section 2.4), and messages that the broker refuses.
 
-Loaded with the first reason code that reports a failure, and for the end of a connection.
+Loaded for a reason code that reports a failure, and for the end of a connection.
 """
 
+import errno
+
+from .. import MQTTError
 from ..engine import end_of
 from ..port import const, load
 from ..queue import find, release
@@ -12,6 +15,14 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
+_DISCONNECT = const(64)  # see walk.TABLE
+# Reason codes of DISCONNECT with which a broker may refuse a message or a topic filter.
+_ACCUSING = const(b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2")
+# For each rule from 16 on, the last digits of the reason code with which DISCONNECT says that the
+# broker broke it: 0x80 and these. 0: nothing is said.
+_SAID = const(
+    b"\1\2\0\1\1\1\2\1\1\2\1\2\0\0\0\0\x15\x15\0\0\0\0\0\0\1\1\2\1\2\1\x14\2\2\0\2\2\2\2\2"
+)
 _FORGOTTEN = const(0x92)
 # The QoS bits of the message that may wait for a packet: see `engine`.
 _WAITS = {0x40: 2, 0x50: 4, 0x70: 6}
@@ -99,11 +110,40 @@ def explained(c: "Client5", what: int) -> str:
     return _RULES[what & 511].format(hex(what >> 9))
 
 
-def refused(c: "Client5", first: int, pid: int, code: int) -> "bool | None":
+def other(c: "Client5", t: int, end: int) -> "MQTTError | int":
+    """Handle DISCONNECT (section 3.14). Returns why the connection ends."""
+    code = 0 if t == end else c.rx[t]
+    what = c.five.properties(c, t + 1, end, _DISCONNECT)
+    if what:
+        return what
+    c.server.reference = c.said.get(0x1C)
+    c.server.reason = c.said.get(0x1F)
+    error = MQTTError("closed", text("DISCONNECT", code, c), code)
+    if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
+        error.errno = errno.ECONNRESET  # type: ignore[attr-defined]
+    return error
+
+
+def send(c: "Client5", rule: int) -> None:
+    """Send DISCONNECT with the reason code for a rule that the broker broke, if there is one."""
+    if _SAID[rule - 16]:
+        packet = bytes((0xE0, 1, 0x80 + _SAID[rule - 16]))
+        c.stream.write(packet, 0, len(packet))
+
+
+def refused(c: "Client5", first: int, t: int) -> "bool | None":
     """Settle a message that the broker refused, or with PUBCOMP 0x92 has forgotten.
 
-    Returns True if it was in the queue, else None.
+    The packet that says so has the first byte `first`, and its packet identifier and its reason
+    code are at `t` in the buffer. Returns True if the message was in the queue, else None.
     """
+    pid = c.rx[t] << 8 | c.rx[t + 1]
+    taken = _refused(c, first, pid, c.rx[t + 2])
+    c.five.settle(c, pid)
+    return taken
+
+
+def _refused(c, first, pid, code):
     q = c.q
     p = find(c, pid)
     reason = text({0x40: "PUBACK", 0x50: "PUBREC"}.get(first, "PUBCOMP"), code)

@@ -29,12 +29,14 @@ def set_will(
         return load("saying").set_will(self, topic, payload, qos, retain)
     will = None
     if topic is not None:
+        if properties is not None and not hasattr(properties, "block"):
+            load("checks").properties(properties)
         will = (
             field("will topic", topic, is_name),
             field("will payload", payload, None),
             number("will qos", qos, 0, self.max_qos),
             retain,
-            b"\0" if properties is None else self.block_of(properties, True),
+            b"\0" if properties is None else properties.block,
         )
     client_id, user, password, _ = parts_of(self)
     return connect(self, client_id, user, password, will)

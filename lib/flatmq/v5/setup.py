@@ -2,11 +2,10 @@
 
 from .. import is_name
 from ..message import claim
-from ..port import const, drop, load
+from ..port import MICROPYTHON, Shown, const, drop, load
 from ..wire import field, number
 from . import packets
-from .server import Server
-from .walk import Carried, View
+from .walk import View
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -15,6 +14,37 @@ if TYPE_CHECKING:
     from . import Client5
 
 _FOREVER = const(0xFFFFFFFF)
+
+
+class Server(Shown):
+    """Limits and features of the broker (section 3.2.2.3).
+
+    Before the first CONNACK they have the values that apply if a broker does not mention them.
+    """
+
+    receive_maximum: int  # QoS 1 and 2 messages that may be in flight to it, 1 to 65,535
+    max_qos: int  # the highest QoS, 0 to 2
+    retain: int  # 1: it supports retained messages
+    maximum_packet_size: int  # bytes of the largest packet that it takes; 0: any
+    topic_alias_maximum: int  # the highest topic alias; 0: none allowed
+    client_id: "bytes | None"  # the client identifier that it assigned to a client without one
+    keep_alive: int  # seconds, to be used instead of the client's own; -1: not given
+    session_expiry: int  # seconds that it keeps the session after a connection; -1: as requested
+    wildcards: int  # 1: topic filters may have wildcards
+    identifiers: int  # 1: subscriptions may have an identifier
+    shared: int  # 1: it supports shared subscriptions
+    response_information: "bytes | None"  # how names of response topics may begin
+    reference: "bytes | None"  # another server to use, from CONNACK or DISCONNECT
+    reason: "bytes | None"  # why it refused or ended the connection, in its own words
+
+
+def new(args: tuple, values: dict) -> "Client5":
+    """Return a client. `args` and `values` are those of `Client`."""
+    from . import Client5
+
+    client: Client5 = object.__new__(Client5)
+    client.__init__(*args, **values)  # type: ignore[misc]
+    return client
 
 
 def make(
@@ -45,7 +75,6 @@ def make(
     number("incoming", incoming, 1, 65535)
     c.ends = not session_expiry  # the session, with its connection
     c.auth = auth
-    c.auth_data = b""
     c.asks = block(
         {
             "session_expiry": session_expiry,
@@ -59,24 +88,27 @@ def make(
     del block
     drop("properties")  # before the buffers: there is room for them then
     c.level = 5
-    c.falls_back = version is None
-    c.unanswered = 0
+    c.unanswered = 0 if version is None else None
     c.response_topic = response_topic
     c.most_requests = requests
     c.replies = c.properties = c.flow = c.blocks = None
-    c.block = c.empty = b"\0"
+    c.block = b"\0"
     c.owed = []
     c.owners = [None] * 9
     c.strict = c.greeting = c.tagged = False
-    c.aliases = c.numbered = c.high = 0
+    c.high = -3  # as `carry` sets it
+    c.aliases = c.numbered = 0
     load("setup", "").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
         c.password = load("hello", "v5.").keep
     c.said = View(c.rx)
-    c.server = Server(c.said)
+    server: Any = Shown() if MICROPYTHON else Server()  # on a board without a class of its own
+    c.server = server
+    server.client_id = server.reason = server.reference = None
+    packets.limits(c)
     message = claim(c)
     c.routes.append(None)
-    message.properties = Carried(message)
+    message.properties = View(c.rx, message)
     c.slots = c.inflight
     c.own_qos = c.max_qos
     drop("setup", "hello", "wire")

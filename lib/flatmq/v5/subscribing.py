@@ -1,5 +1,6 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
+from ..message import NEVER
 from ..port import const, load
 from ..subscribing import encode, extend, fill, keep, replace, send
 from ..subscribing import unsubscribe as end
@@ -63,7 +64,12 @@ def subscribe(
         self.numbered = max(self.numbered, new.identifier)
     keep(self, kept)
     self.subscriptions.append(new)
+    blocks = self.blocks
+    self.blocks = None  # if memory is short here, they are claimed again
     extend(self)
+    if blocks:
+        more = self.learned - len(blocks)
+        self.blocks = blocks + [bytearray(NEVER) for _ in range(more)]
     return send(self, new)
 
 

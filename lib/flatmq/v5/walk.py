@@ -4,7 +4,7 @@
 from builtins import len
 
 from .. import is_name, is_utf8
-from ..port import MICROPYTHON, const, load
+from ..port import MICROPYTHON, Shown, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ def number(buf: "bytes | bytearray", at: int, end: int) -> int:
     return -1
 
 
-def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
-    """Return the position after a value of type `kind` that starts at `at`.
+def after(buf: "bytes | bytearray", at: int, end: int) -> int:
+    """Return the position after the property whose identifier is at `at`.
 
-    It is past `end` if the value is not valid or is cut short.
+    It is past `end` if its value is not valid or is cut short.
     """
+    kind = TABLE[buf[at]] & 7
+    at += 1
     if kind < _VARIABLE:
         return at + (4 if kind == _LONG else kind)
     if kind == _VARIABLE:
@@ -82,8 +84,10 @@ def after(buf: "bytes | bytearray", at: int, end: int, kind: int) -> int:
         kind = _TEXT
 
 
-def is_value(buf: "bytes | bytearray", at: int, end: int, i: int) -> bool:
-    """Return whether the bytes from `at` to `end` are a value that property `i` may have."""
+def is_value(buf: "bytes | bytearray", at: int, end: int) -> bool:
+    """Return whether the property from `at` to `end` has a value that is allowed."""
+    i = buf[at]
+    at += 1
     kind = TABLE[i] & 7
     if kind == _FLAG:
         return buf[at] < 2
@@ -119,51 +123,21 @@ def broken(buf: "bytes | bytearray", at: int, end: int, packet: int) -> int:
             if seen >> i % 29 & 1:
                 return i << 9 | _TWICE
             seen |= 1 << i % 29
-        at = past(buf, at, end)
-        if at > end:
-            return i << 9 | fault(i, at - end)
+        n = after(buf, at, end)
+        if n > end:
+            return i << 9 | _CUT
+        if not is_value(buf, at, n):
+            if i == _ALIAS:
+                return i << 9 | _BAD_ALIAS
+            return i << 9 | (_NO_TEXT if TABLE[i] & 7 >= _TEXT else _VALUE)
+        at = n
     return 0
 
 
-def past(buf: "bytes | bytearray", at: int, end: int) -> int:
-    """Return the position after the property at `at`.
-
-    It is `end + 1` if it is cut short, `end + 2` if its value is not allowed.
-    """
-    n = after(buf, at + 1, end, TABLE[buf[at]] & 7)
-    if n > end:
-        return end + 1
-    return n if is_value(buf, at + 1, n, buf[at]) else end + 2
-
-
-def fault(i: int, what: int) -> int:
-    """Return the rule that a property breaks that is cut short (1) or has a bad value (2)."""
-    if what == 1:
-        return _CUT
-    if i == _ALIAS:
-        return _BAD_ALIAS
-    return _NO_TEXT if TABLE[i] & 7 >= _TEXT else _VALUE
-
-
-def checked(buf: "bytes | bytearray", at: int, end: int, packet: int) -> int:
-    """Return where the properties end whose length is at `at`.
-
-    If they break a rule, return it as a negative number.
-    """
-    n = number(buf, at, end)
-    if n < 0:
-        return -_LENGTH
-    at += 1 + (n & 3)
-    n = at + (n >> 2)
-    if n > end:
-        return -_LENGTH
-    return -broken(buf, at, n, packet) or n
-
-
-class View:
+class View(Shown):
     """The properties of a message or packet, read from the receive buffer.
 
-    Valid as long as the message is.
+    Valid as long as the message is. `message` is None for packets other than PUBLISH.
 
     An identifier is the number of a property in section 2.2.2.2, such as 3 for Content Type.
     """
@@ -173,10 +147,41 @@ class View:
         user = viewing.user
         is_user = viewing.is_user
 
-    def __init__(self, buf: bytearray) -> None:
+    def __init__(self, buf: bytearray, message: "Message | None" = None) -> None:
         self.buf = buf
+        self.message = message
         self.start = self.stop = 0  # the limits of the properties
         self.at = self.end = 0  # the limits of the value found last
+
+    def read(self, at: int, end: int, packet: int) -> int:
+        """Check the properties whose length is at `at` in a packet that ends at `end`.
+
+        `packet` is its bit in TABLE. Returns where the properties end; if they break a rule, that
+        rule as a negative number.
+        """
+        n = number(self.buf, at, end)
+        if n < 0:
+            return -_LENGTH
+        self.start = at + 1 + (n & 3)
+        self.stop = n = self.start + (n >> 2)
+        if n > end:
+            return -_LENGTH
+        return -broken(self.buf, self.start, n, packet) or n
+
+    def seek(self) -> None:
+        """Set `start` and `stop` to the properties of the message.
+
+        They follow its topic name, or its packet identifier.
+        """
+        m: Any = self.message
+        at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
+        if m.first & 6:
+            at += 2
+        self.start = self.stop = 0
+        if m.client.five:
+            n = number(m.buf, at, len(m.buf))
+            self.start = at + 1 + (n & 3)
+            self.stop = self.start + (n >> 2)
 
     def find(self, identifier: int, at: int = 0) -> bool:
         """Find a property, from position `at` on if that is not 0.
@@ -184,12 +189,13 @@ class View:
         Returns whether it is there; `self.at` and `self.end` are then the limits of its
         value in `buf`. Allocates nothing.
         """
+        if not at and self.message is not None:
+            self.seek()
         self.at = at or self.start
         while self.at < self.stop:
-            i = self.buf[self.at]
+            self.end = after(self.buf, self.at, self.stop)
             self.at += 1
-            self.end = after(self.buf, self.at, self.stop, TABLE[i] & 7)
-            if i == identifier:
+            if self.buf[self.at - 1] == identifier:
                 return True
             self.at = self.end
         return False
@@ -214,35 +220,6 @@ class View:
 
     def __getattr__(self, name: str) -> "Any":
         return load("viewing", "v5.").get(self, name)
-
-    def __repr__(self) -> str:
-        return f"<View {bytes(self.buf[self.start : self.stop])!r}>"
-
-
-class Carried(View):
-    """The properties of a message, which follow its topic name or packet identifier."""
-
-    def __init__(self, message: "Message") -> None:
-        View.__init__(self, message.buf)
-        self._message = message
-
-    def seek(self) -> None:
-        """Set `start` and `stop` for the message."""
-        m = self._message
-        at = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-        if m.first & 6:
-            at += 2
-        self.start = self.stop = 0
-        if m.client.level == 5:
-            n = number(m.buf, at, len(m.buf))
-            self.start = at + 1 + (n & 3)
-            self.stop = self.start + (n >> 2)
-
-    def find(self, identifier: int, at: int = 0) -> bool:
-        """Find a property: see `View.find`."""
-        if not at:
-            self.seek()
-        return View.find(self, identifier, at)
 
 
 if not MICROPYTHON:

@@ -94,14 +94,14 @@ def _values(block: bytes) -> Values | None:
         i = block[at]
         if i >= len(TABLE) or not TABLE[i] & _PUBLISH or i == _ALIAS:
             return None
-        start = at + 1
-        at = after(block, start, len(block), TABLE[i] & 7)
+        begin, start = at, at + 1
+        at = after(block, begin, len(block))
         if at > len(block):
             return None
         if i == _RESPONSE:
             valid = is_utf8(block, start + 2, at)
         else:
-            valid = i == _FORMAT or is_value(block, start, at, i)
+            valid = i == _FORMAT or is_value(block, begin, at)
         if not valid:
             return None
         if i == _USER:
