@@ -350,7 +350,8 @@ def measured(folder: Path, devices: int, span: float = 3600.0) -> Figures:
 
 
 def test_few_devices_have_lines(tmp_path: Path) -> None:
-    found = values.read(tmp_path, measured(tmp_path, 3))
+    fleet = measured(tmp_path, 3)
+    found = values.read(tmp_path, fleet)
     assert found is not None and found.step == 60
     (of,) = found.quantities
     assert (of.name, of.unit, of.devices, of.bands) == ("n", "", 3, [])
@@ -358,6 +359,9 @@ def test_few_devices_have_lines(tmp_path: Path) -> None:
     assert (line[0], line[30], line.count(None)) == (2, 3, len(line) - 2)
     chart = charts.value(of, (0, 60), ["blue"])
     assert [name for name, _, _ in chart["lines"]] == ["d0", "d1", "d2"]
+    fleet.measured = found
+    (shown,) = Read(page.page(fleet)).data["values"]
+    assert [name for name, _, _ in shown["lines"]] == ["d0", "d1", "d2"]
 
 
 def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,6 +451,19 @@ def test_the_terminal_says_the_same(fleet: Figures) -> None:
         "silent for": "0 s", "received": "57", "lost": "3", "copies": "1", "late": "0",
         "delay": "500 ms", "restarts": "0",
     }  # fmt: skip
+
+
+def test_what_a_device_without_numbers_lost_is_not_known(fleet: Figures) -> None:
+    plug = fleet.devices[0]._replace(name="plug", boots=0, received=5, lost=0)
+    mute = plug._replace(name="mute", received=0)
+
+    def lost(*devices: figures.Device) -> tuple[str, str]:
+        found = numbers.sums(dataclasses.replace(fleet, devices=[*devices]))
+        return next(each[1:3] for each in found if each.name == "lost messages")
+
+    assert lost(plug) == (numbers.UNKNOWN, "no device numbers its messages")
+    assert lost(*fleet.devices, plug)[1].endswith(" of 3 devices with numbers")
+    assert "numbers" not in lost(*fleet.devices, mute)[1]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

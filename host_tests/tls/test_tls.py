@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime
 import errno
+import importlib
 import itertools
+import select
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -181,6 +186,48 @@ def test_the_handshake_waits_for_the_broker(python: str, secure: SecureBroker) -
     assert turns <= ms // 100 + 15
 
 
+class Poll:
+    """The `select.poll` of a board: what was waited for, for how many ms."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.waits: list[tuple[int, int]] = []
+
+    def register(self, sock: object, events: int) -> None:
+        self.events = events
+
+    modify = register
+
+    def ipoll(self, ms: int) -> list[tuple[object, int]]:
+        self.waits.append((ms, self.events))
+        return [(None, select.POLLOUT)]
+
+
+def test_a_board_waits_for_room_only_while_something_is_to_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And after a connection has ended it waits without looking at it."""
+    monkeypatch.setitem(sys.modules, "tls", ModuleType("tls"))
+    board = importlib.import_module("flatmq.stream_tls_board")
+    polls: list[Poll] = []
+    naps: list[int] = []
+    monkeypatch.setattr(select, "poll", lambda: polls.append(Poll()) or polls[-1])
+    monkeypatch.setattr(time, "sleep_ms", naps.append, raising=False)
+    context = SimpleNamespace(wrap_socket=lambda s, **_: s)
+    link = board.Link(TLS(insecure=True, reserve=False), "broker", 8883, context)
+    with socket.socket() as s:
+        link._sock, link._poll = s, Poll()
+        assert link.stream() is s
+        link.wait(5, False)  # ends the handshake
+        for out in (True, True, False):
+            link.wait(6, out)
+    both = select.POLLIN | select.POLLOUT
+    assert polls[0].waits[-4:] == [(5, select.POLLIN), (6, both), (6, both), (6, select.POLLIN)]
+    link.close()
+    link.wait(7, False)
+    assert naps == [7]
+
+
 @spread("way", ("up", "down"), python=PYTHONS)
 def test_a_handshake_that_is_cut(way: str, python: str, secure: SecureBroker) -> None:
     """After each number of bytes; on MicroPython, which takes longer, after each third."""
@@ -258,6 +305,11 @@ def test_the_reserve_lets_it_reconnect_in_a_full_heap(
     """Wherever the heap ends."""
     rounds = 100 if sizes.whole() else 20
     assert _reconnects(secure, heap, True, when, rounds) == [str(rounds)]
+
+
+def test_the_application_claims_memory_below_the_buffers_of_tls() -> None:
+    """Else what it keeps would split the place of a buffer, once that was released."""
+    assert _on_device("below.py", "150k") == ["1"]
 
 
 @pytest.fixture(scope="module")
