@@ -159,7 +159,7 @@ _LOST_RELEASED = "… after such a loss, with `release`"
 # Bytes of the heap on a 32-bit board: a context with an authority of 379 bytes, and a connection.
 MBED_TLS = 1_984 + 656 + 22_816
 
-_BASE = Row(ONLINE, 17_000, 20_467, _online())
+_BASE = Row(ONLINE, 17_000, 20_437, _online())
 
 
 def _beside(name: str, now: int, code: str) -> Path:
@@ -175,19 +175,19 @@ PATHS: tuple[Path, ...] = (
     ),
     (Row(_PUBLISHING, 15_000, 16_614, _online(subscribe="")),),
     (
-        Row("online, subscribed, with `release`", 13_000, 17_450, _RELEASED),
+        Row("online, subscribed, with `release`", 13_000, 17_404, _RELEASED),
         Row(_LOST_RELEASED, 500, 359, _LOSS + _STEADY, more=True),
     ),
     (
-        Row("MQTT 5, online, subscribed", 23_500, 29_795, _online(", version=5")),
-        Row("MQTT 5, after such a loss", 24_500, 30_139, _LOSS),
+        Row("MQTT 5, online, subscribed", 23_500, 29_811, _online(", version=5")),
+        Row("MQTT 5, after such a loss", 24_500, 30_140, _LOSS),
     ),
-    (Row("TLS, online, subscribed, without Mbed TLS", 46_000 - MBED_TLS, 24_664, _TLS),),
+    (Row("TLS, online, subscribed, without Mbed TLS", 46_000 - MBED_TLS, 24_650, _TLS),),
     (
         Row("`asyncio` itself", None, 0, _ASYNCIO),
-        Row("`aio`, online, subscribed", 25_000, 30_770, _AIO, more=True),
+        Row("`aio`, online, subscribed", 25_000, 30_756, _AIO, more=True),
     ),
-    (Row("`umqtt` face, subscribed", 21_000, 27_836, _FACE),),
+    (Row("`umqtt` face, subscribed", 21_000, 27_806, _FACE),),
     _beside("`crash.Crashes`", 6_116, _CRASHES),
     _beside("`log.Log`", 3_482, _LOG),
     _beside("`timesync.TimeSync`", 2_353, _TIME),
