@@ -133,6 +133,23 @@ async def a_handler_that_raises_ends_run(env):
     await env.soon(running)
 
 
+async def an_exception_outlasts_disconnect(env):
+    """The exception that ended run() is raised after disconnect(), too."""
+    client = env.client(b"late")
+
+    def handle(message):
+        raise KeyError("late")
+
+    client.subscribe(env.name(b"late"), handle)
+    running = asyncio.create_task(client.run())
+    await env.soon(client.connected())
+    await env.soon(client.publish(env.name(b"late")))
+    await env.until("the exception", running.done)
+    await env.soon(client.disconnect())
+    for late in (lambda: running, client.connected, lambda: client.publish(env.name(b"late"))):
+        env.equal((await _raises(env, KeyError, late)).args[0], "late", "exception")
+
+
 async def cancel_everything(env):
     """Each await is cancelled once, and everything works afterwards."""
     client = env.client(b"x", inflight=2, tx_size=128)

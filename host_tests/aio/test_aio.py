@@ -108,6 +108,13 @@ def test_the_rest_is_that_of_its_core() -> None:
         print(client.no_such_thing)
 
 
+def test_a_queue_holds_messages_of_rx_size() -> None:
+    client = aio.Client(b"rest", "localhost", rx_size=300)
+    assert client.rx_size == 300
+    queue = client.subscribe(b"a", queue=3)
+    assert [len(place.value.buf) for place in queue._ring] == [300] * 3
+
+
 def _operations() -> list[str]:
     """The keys of OPERATIONS in aio_proof.py, which runs on MicroPython alone."""
     (table,) = [
