@@ -76,6 +76,21 @@ def test_in_mqtt_5_it_has_its_properties_and_no_identifier(size: int) -> None:
         assert head + payload == sent
 
 
+def test_the_length_of_properties_may_come_byte_by_byte() -> None:
+    """Property Length has up to four bytes."""
+    rest = b"\x80\x80\x80\1" + bytes(2 << 20)
+    sent = peer.packet(0x30, peer.text(b"a/b") + rest)
+    with fake_clock() as clock:
+        program = Program(clock, 5)
+        bench = program.bench
+        bench.greet()
+        bench.feed(build.connack())
+        for at in range(20):
+            bench.feed(sent[at : at + 1])
+        assert bench.client.connected
+        assert program.head + program.payload == sent[:20]
+
+
 def test_while_nothing_is_read_the_connection_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
     here, sleep = threading.get_ident(), time.sleep
