@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 import sizes
 from flatmq_tools.pipeline.jobs import health, limits
+from flatmq_tools.pipeline.jobs.limits import FAR
 from flatmq_tools.pipeline.state import forget, groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
@@ -185,6 +186,10 @@ FAULTS: dict[str, tuple[list[tuple[int, int]], dict[int, Boot]]] = {
     "flash": (
         [(3, 1), (6, 1), (3, 2), (700_000, 2), (700_000, 2)],
         {3: Boot(2), 6: Boot(1, reboots=3), 700_000: Boot(1, lost=1, duplicates=1, reboots=1)},
+    ),
+    "counted on": (
+        [(1, 1), (1 + FAR, 1), (2 + 2 * FAR, 1)],
+        {1: Boot(1), 1 + FAR: Boot(1, reboots=FAR), 2 + 2 * FAR: Boot(1, reboots=1)},
     ),
 }  # fmt: skip
 
