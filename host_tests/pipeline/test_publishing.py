@@ -22,8 +22,9 @@ from pyspark.sql.types import (
 )
 
 import sizes
-from flatmq import Client
+from flatmq import Client, MQTTError
 from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline import refusals
 from flatmq_tools.pipeline.options import parse_sink
 from flatmq_tools.pipeline.publishing import Done, PublishError, StreamWriter
 from flatmq_tools.ports import free_port
@@ -238,6 +239,14 @@ def test_a_broker_that_is_not_there_or_refuses_fails_the_batch(tmp_path: Path) -
         assert StreamWriter(trusted, schema("topic", "payload")).write(iter(one)) == Done(1)
         with pytest.raises(PublishError, match="certificate"):
             StreamWriter(parse_sink(url), schema("topic", "payload")).write(iter(one))
+
+
+def test_a_refusal_that_may_pass_is_not_final() -> None:
+    """A broker that is unavailable or busy, or has a quota, is asked again."""
+    passing = (3, 0x88, 0x89, 0x97, 0x9F)
+    lasting = (1, 2, 4, 5, 0x81, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x90, 0x9D)
+    found = [refusals.final(MQTTError("refused", "", code)) for code in passing + lasting]
+    assert found == [False] * len(passing) + [True] * len(lasting)
 
 
 # In Spark
