@@ -449,6 +449,19 @@ def test_the_terminal_says_the_same(fleet: Figures) -> None:
     }  # fmt: skip
 
 
+def test_what_a_device_without_numbers_lost_is_not_known(fleet: Figures) -> None:
+    plug = fleet.devices[0]._replace(name="plug", boots=0, received=5, lost=0)
+    mute = plug._replace(name="mute", received=0)
+
+    def lost(*devices: figures.Device) -> tuple[str, str]:
+        found = numbers.sums(dataclasses.replace(fleet, devices=[*devices]))
+        return next(each[1:3] for each in found if each.name == "lost messages")
+
+    assert lost(plug) == (numbers.UNKNOWN, "no device numbers its messages")
+    assert lost(*fleet.devices, plug)[1].endswith(" of 3 devices with numbers")
+    assert "numbers" not in lost(*fleet.devices, mute)[1]
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_terminal_cuts_a_number_or_a_name(fleet: Figures, width: int) -> None:
     """A name has its line, and what matters less is left out where there is no room."""
