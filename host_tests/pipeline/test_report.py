@@ -350,7 +350,8 @@ def measured(folder: Path, devices: int, span: float = 3600.0) -> Figures:
 
 
 def test_few_devices_have_lines(tmp_path: Path) -> None:
-    found = values.read(tmp_path, measured(tmp_path, 3))
+    fleet = measured(tmp_path, 3)
+    found = values.read(tmp_path, fleet)
     assert found is not None and found.step == 60
     (of,) = found.quantities
     assert (of.name, of.unit, of.devices, of.bands) == ("n", "", 3, [])
@@ -358,6 +359,9 @@ def test_few_devices_have_lines(tmp_path: Path) -> None:
     assert (line[0], line[30], line.count(None)) == (2, 3, len(line) - 2)
     chart = charts.value(of, (0, 60), ["blue"])
     assert [name for name, _, _ in chart["lines"]] == ["d0", "d1", "d2"]
+    fleet.measured = found
+    (shown,) = Read(page.page(fleet)).data["values"]
+    assert [name for name, _, _ in shown["lines"]] == ["d0", "d1", "d2"]
 
 
 def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
