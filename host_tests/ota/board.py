@@ -19,6 +19,8 @@ MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
 class Board:
     """A board of the kind toy with version 1, whose counter is 10."""
 
+    part = 0  # bytes of a message that come at a time; 0: all of it
+
     def __init__(self, folder: Path, key: RSAPrivateKey) -> None:
         self.folder = folder
         (folder / "a").write_bytes(package.archive({"main.mpy": b"old"}))
@@ -40,7 +42,10 @@ class Board:
         self.resets += 1
 
     def hears(self, topic: bytes, payload: bytes) -> None:
-        self.client.handler(Message(topic, payload))
+        whole = max(1, len(payload))
+        size = self.part or whole
+        for at in range(0, whole, size):
+            self.client.handler(Message(topic, payload, at, size))
 
     def turns(self, answer: Any = None) -> None:
         """Have it go on for a while; `answer` is that of `turn`."""

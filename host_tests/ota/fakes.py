@@ -2,23 +2,22 @@
 
 
 class Message:
-    """A message in one piece."""
+    """A message in one piece, or `size` bytes of it from `at` on."""
 
-    offset = 0
-    last = True
-
-    def __init__(self, topic, payload):
+    def __init__(self, topic, payload, at=0, size=None):
         self.topic = topic
         self.payload = payload
         self.buf = bytearray(payload)
-        self.at = 0
-        self.end = self.total = len(payload)
+        self.at = self.offset = at
+        self.total = len(payload)
+        self.end = self.total if size is None else min(at + size, self.total)
+        self.last = self.end == self.total
 
     def __len__(self):
         return self.total
 
     def __getitem__(self, i):
-        return self.buf[i]
+        return self.buf[self.at + i]
 
     def is_topic(self, name):
         return self.topic == name

@@ -46,6 +46,16 @@ def test_an_update(board: Board, key: RSAPrivateKey) -> None:
     assert (board.folder / "b").read_bytes() == ARCHIVE
 
 
+@pytest.mark.parametrize("size", [1, 5, 11, 13, 1000])
+def test_a_piece_comes_in_parts_of_any_size(size: int, board: Board, key: RSAPrivateKey) -> None:
+    """Its first bytes, which say what it is a piece of, may be cut as well."""
+    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+    board.part = size
+    board.turns(lambda right: [b"\0" + right[1:], right])
+    assert board.resets
+    assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
 @pytest.mark.parametrize("name", sorted(OTHER))
 def test_a_field_that_was_changed(name: str, board: Board, key: RSAPrivateKey) -> None:
     text, _, signature = push.manifest(MADE, "dev/b", key).partition(b"\n")
@@ -160,6 +170,24 @@ def test_a_reason_not_to(
     now[0] = 5000
     board.turns(lambda right: [right])
     assert board.resets
+
+
+def test_a_new_version_has_five_minutes(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0]
+    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    slot = board.folder / "slot"
+    slot.write_text(json.dumps({**json.loads(slot.read_text()), "state": "new"}))
+    board.restart(key)
+    board.client.connected = False
+    now[0] = 5 * 60_000 - 1
+    board.turn()
+    assert not board.resets
+    now[0] += 1
+    board.turn()
+    assert board.resets == 1
+    assert json.loads(slot.read_text())["why"] == "no connection"
 
 
 def test_an_update_that_is_cancelled(board: Board, key: RSAPrivateKey) -> None:
