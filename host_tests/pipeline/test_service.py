@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,42 @@ def test_java_is_killed(
     assert line.startswith("Error: Spark's Java process was ended by SIGKILL")
     assert line.endswith("start the run again, and it goes on where this one was")
     assert "Traceback" not in done.output
+
+
+# A run that takes no notice of a signal.
+DEAF = """
+import sys, time
+from flatmq_tools.pipeline import service
+
+service._HARD = 0.5
+with service.Ending(lambda text: print(text, flush=True)) as ending:
+    if sys.argv[1] == "started":
+        ending.started()
+    print("here", flush=True)
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("started", "with a batch under way: the next run does it again\n"),
+        ("starting", "ended before Spark had started: nothing was begun\n"),
+    ],
+)
+def test_a_run_that_does_not_end_is_ended(state: str, said: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DEAF, state], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout and process.stdout.readline() == "here\n"
+            process.terminate()
+            output, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert output.endswith(said)
+    assert process.returncode == 0
 
 
 @pytest.fixture
