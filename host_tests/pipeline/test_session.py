@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
-from flatmq_tools.pipeline import worker_daemon
+from flatmq_tools.pipeline import spark_home, worker_daemon
 from flatmq_tools.pipeline.session import defaults
 from pipeline.typed_here import typed
 
@@ -35,6 +36,19 @@ def test_a_shuffle_and_the_driver_of_a_master_on_this_machine(
     found = defaults(master, cores)
     assert found.get("spark.sql.shuffle.partitions") == partitions
     assert found.get("spark.driver.bindAddress") == address
+
+
+def test_the_home_of_spark_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has all that is installed except what Spark would copy, and nothing is left beside it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    installed = Path(pyspark.__file__).parent
+    for _ in range(2):
+        made = spark_home.home()
+        assert made is not None and list(made.parent.iterdir()) == [made]
+        assert {p.name for p in made.iterdir()} == {p.name for p in installed.iterdir()}
+        python = {p.name for p in (installed / "python").iterdir()} - {"lib"}
+        assert {p.name for p in (made / "python").iterdir()} == python
+        assert (made / "jars").samefile(installed / "jars")
 
 
 _OF_OURS = """
