@@ -10,11 +10,13 @@ class Flash:
     """The flash of a board that runs the image `first`. An image is one of `images`.
 
     A boot loader that has `rollback` starts a new image once, and again if it was marked as valid.
+    `second`: whether it has a second OTA partition; None if what runs is in none either.
     """
 
     def __init__(self, first, images, size=1 << 17, rollback=True, second=True):
         self.images = images
         self.rollback = rollback
+        self.second = second
         self.parts = {"ota_0": bytearray(b"\xff" * size)}
         if second:
             self.parts["ota_1"] = bytearray(b"\xff" * size)
@@ -52,6 +54,8 @@ class Flash:
                 return 0, 16, 0, len(flash.parts[self.label]), self.label, False
 
             def get_next_update(self):
+                if flash.second is None:
+                    raise OSError(2)  # ENOENT
                 others = [label for label in flash.parts if label != self.label]
                 return Partition(others[0] if others else self.label)
 

@@ -203,6 +203,7 @@ def test_it_goes_on_after_a_reset(tmp_path: Path, key: RSAPrivateKey) -> None:
     ("given", "changes", "why"),
     [
         ({"second": False}, {}, "kind: the firmware that runs has no second OTA partition"),
+        ({"second": None}, {}, "kind: the firmware that runs has no second OTA partition"),
         ({}, {"archive": bytes(ROOM + 1)}, "size: must be at most 131072 bytes, not 131073"),
         ({}, {"board": "esp32"}, "board: must be toy, not esp32"),
         ({}, {"counter": 9}, "counter: version 1.27 is older than what runs"),
