@@ -321,6 +321,7 @@ def test_a_message_larger_than_rx_size_is_skipped(
     assert (bench.client.stats.skipped, bench.client.stats.received) == (not chunks, 2 + chunks)
     assert [(p.first, p.pid) for p in bench.sent()] == [(first, 3) for first in answer]
     assert bench.client.error is None
+    assert (bench.client.two is None) == (qos < 2), "only QoS 2 loads its module"
 
 
 @pytest.mark.parametrize("size", [5, 500])
