@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import flatmq.dial
 import peer
 from brokers.scripted import fail
-from flatmq import MQTTError
+from flatmq import MQTTError, stream_cpython, stream_tcp
 from unit.both_versions import CODES, VersionBench
 from unit.fake_link import Bench, Clock
 
@@ -359,3 +361,14 @@ def test_a_password_is_asked_for_at_each_connect(make: Callable) -> None:
         bench.client.poll()
     assert "LookupError" in bench.client.error.detail
     assert fields(bench.greet())[1] == [b"u", b"token 3"]
+
+
+@pytest.mark.parametrize("module", [stream_cpython, stream_tcp])
+def test_ipv4_is_preferred_to_ipv6(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 1883, 0, 0))
+    of_4 = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1883))
+    for found, chosen in (([of_6, of_4], of_4), ([of_4, of_6], of_4), ([of_6], of_6)):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, found=found: found)
+        link = module.TCP("broker", 1883)
+        link.resolve()
+        assert link.address == chosen
