@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime
 import errno
+import importlib
 import itertools
+import select
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,6 +184,48 @@ def test_the_handshake_waits_for_the_broker(python: str, secure: SecureBroker) -
     turns, ms = map(int, printed["turns"])
     assert ms >= 1000
     assert turns <= ms // 100 + 15
+
+
+class Poll:
+    """The `select.poll` of a board: what was waited for, for how many ms."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.waits: list[tuple[int, int]] = []
+
+    def register(self, sock: object, events: int) -> None:
+        self.events = events
+
+    modify = register
+
+    def ipoll(self, ms: int) -> list[tuple[object, int]]:
+        self.waits.append((ms, self.events))
+        return [(None, select.POLLOUT)]
+
+
+def test_a_board_waits_for_room_only_while_something_is_to_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And after a connection has ended it waits without looking at it."""
+    monkeypatch.setitem(sys.modules, "tls", ModuleType("tls"))
+    board = importlib.import_module("flatmq.stream_tls_board")
+    polls: list[Poll] = []
+    naps: list[int] = []
+    monkeypatch.setattr(select, "poll", lambda: polls.append(Poll()) or polls[-1])
+    monkeypatch.setattr(time, "sleep_ms", naps.append, raising=False)
+    context = SimpleNamespace(wrap_socket=lambda s, **_: s)
+    link = board.Link(TLS(insecure=True, reserve=False), "broker", 8883, context)
+    with socket.socket() as s:
+        link._sock, link._poll = s, Poll()
+        assert link.stream() is s
+        link.wait(5, False)  # ends the handshake
+        for out in (True, True, False):
+            link.wait(6, out)
+    both = select.POLLIN | select.POLLOUT
+    assert polls[0].waits[-4:] == [(5, select.POLLIN), (6, both), (6, both), (6, select.POLLIN)]
+    link.close()
+    link.wait(7, False)
+    assert naps == [7]
 
 
 @spread("way", ("up", "down"), python=PYTHONS)
