@@ -173,6 +173,15 @@ def test_a_board_connects_at_once_however_long_it_has_been_up() -> None:
         assert world.line.now - began < 100
 
 
+def test_two_frames_may_be_unacknowledged() -> None:
+    """The line is not idle while an acknowledgement is on its way."""
+    with World(keepalive=0) as world:
+        world.until("the bridge", lambda: world.client.connected)
+        world.until("silence", lambda: world.link._seq == world.link._acked)
+        world.line.delay[UP] = 1000
+        assert [world.link.write(memoryview(b"\xc0\0"), 0, 2) for _ in range(3)] == [2, 2, None]
+
+
 def test_a_bridge_that_is_gone_is_noticed() -> None:
     """Within ten seconds of the next message, whatever the keep alive."""
     with World(keepalive=0) as world:
