@@ -307,6 +307,11 @@ def test_the_reserve_lets_it_reconnect_in_a_full_heap(
     assert _reconnects(secure, heap, True, when, rounds) == [str(rounds)]
 
 
+def test_the_application_claims_memory_below_the_buffers_of_tls() -> None:
+    """Else what it keeps would split the place of a buffer, once that was released."""
+    assert _on_device("below.py", "150k") == ["1"]
+
+
 @pytest.fixture(scope="module")
 def starts(
     request: pytest.FixtureRequest, secure: SecureBroker
