@@ -46,7 +46,7 @@ SAME = {
     "robust_delays": "(0, [1, 2, 3])",
     "session_present": "[0, 0, 1, 0]",
     "setters": (
-        "([None, True, None], ['t', b'm', True, 1], "
+        "([None, True, None], ['t', b'm', True, 2], "
         "(('AssertionError', None), ('AssertionError', None)))"
     ),
     "subscribe_without_a_callback": "AssertionError",

@@ -51,7 +51,7 @@ def one_exception():
 def setters():
     c = _client()
     f = print
-    returned = [c.set_callback(f), c.cb is f, c.set_last_will("t", b"m", True, 1)]
+    returned = [c.set_callback(f), c.cb is f, c.set_last_will("t", b"m", True, 2)]
     bad = _raised(c.set_last_will, "t", "m", qos=3), _raised(c.set_last_will, "", "m")
     return returned, [c.lw_topic, c.lw_msg, c.lw_retain, c.lw_qos], bad
 
