@@ -134,7 +134,7 @@ async def a_handler_that_raises_ends_run(env):
 
 
 async def an_exception_outlasts_disconnect(env):
-    """What ended run() is raised after disconnect(), too."""
+    """The exception that ended run() is raised after disconnect(), too."""
     client = env.client(b"late")
 
     def handle(message):
