@@ -247,7 +247,8 @@ def main(
         )
         return 1
     broken_off = faults.early if ca else None
-    counts = ((log.doubt, log.republished), seconds, broken_off)
+    republished = log.again, len(log.connections), log.republished
+    counts = (republished, seconds, broken_off)
     verdict = Verdict(messages, peer.sent, peer.books, run.told, *counts)
     console.print(figures(verdict), markup=False, highlight=False, soft_wrap=True)
     happened = ", ".join(f"{faults.happened[kind]} × {kind}" for kind in KINDS)

@@ -96,8 +96,13 @@ class Device:
         self.last = False  # this is the last look
         self.losses = 0
         self.kinds = [0] * len(KINDS)  # of errors
+        self.doubts = 0  # connections with a session that may be a new one
         self._connects = 0
         self._reported = ticks_ms()
+
+    def accepted(self, client):
+        """The broker has accepted a connection."""
+        self.doubts += client.unsure
 
     def publish(self):
         """Publish as many messages as there is room for."""
@@ -221,6 +226,7 @@ def main():
         retry_max_ms=100,
     )
     device = Device(client, books, prefix, int(messages))
+    client.on_connect = device.accepted
     wanted = []
     for qos, handler in enumerate((books.at_0, books.at_1, books.at_2)):
         wanted.append(client.subscribe(prefix + b"/down" + plan.SUBJECTS[qos], handler, qos))
@@ -263,6 +269,7 @@ def main():
     say("@stats", stats.connects, stats.losses, stats.resent, stats.renewed)
     say("@odd", stats.strays, stats.skipped, stats.unrouted)
     say("@kinds", *device.kinds)
+    say("@doubts", device.doubts)
     device = None
     gc.collect()
     client.disconnect()

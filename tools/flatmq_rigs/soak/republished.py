@@ -5,8 +5,8 @@ must take such a message for a new one. mosquitto does it (2.0.11, seen; the cod
 version is the same): a connection that breaks before mosquitto has sent PUBREL a second time makes
 it forget that there was a PUBREC.
 
-The client: if a CONNACK was lost, the session that the broker has now may be another one, without
-the message. Publishing it again is the only way not to lose it.
+The client: if a CONNECT had no answer, the session that the broker has now may be another one,
+without the message. Publishing it again is the only way not to lose it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ class Log:
     """The log of a mosquitto, with its packets.
 
     mosquitto writes it to the descriptor `output`. It shows how many QoS 2 messages mosquitto
-    has `republished` to a client, but not which; and how many this client has published again
-    because of the `doubt` after a lost CONNACK. The `version` is that of mosquitto. Call `stop`
-    once it has ended.
+    has `republished` to a client, but not which; and how many this client has published `again`,
+    and on which `connections`. The `version` is that of mosquitto. Call `stop` once it has ended.
     """
 
     def __init__(self, client_id: str) -> None:
         self.version = ""
         self.republished = 0
-        self.doubt = 0
+        self.again = 0
+        self.connections: set[int] = set()
         self._packet = re.compile(
             rf"(Sending|Received) ([A-Z]+) (?:to|from) {re.escape(client_id)}"
             r"(?: \((?:d([01]), q2, r[01], )?(?:m|Mid: )(\d+))?"
         )
         self._released: dict[str, set[str]] = {"Sending": set(), "Received": set()}  # identifiers
-        self._doubtful: set[str] = set()  # of messages that the client may publish again
-        self._heard = True  # something came from the client after the last CONNACK
         self._connections = 0
         self._lives: dict[str, list[str]] = {}  # what happened to a message to the client
         self.suspects: list[list[str]] = []  # lives of those sent again though PUBREC had come
@@ -58,21 +56,15 @@ class Log:
         way, kind, dup, pid = packet.groups()
         self._note(way, kind, dup or "", pid)
         released = self._released[way]
-        if kind == "CONNACK":
-            if not self._heard:
-                self._doubtful = set(self._released["Received"])
-            self._heard = False
-        elif way == "Received":
-            self._heard = True
         if kind == "PUBREL":
             released.add(pid)
         elif kind == "PUBLISH" and dup and pid in released:
             released.discard(pid)
-            if way == "Sending":
-                self.republished += dup == "1"
-            else:
-                self.doubt += dup == "1" and pid in self._doubtful
-                self._doubtful.discard(pid)
+            if dup == "1" and way == "Sending":
+                self.republished += 1
+            elif dup == "1":
+                self.again += 1
+                self.connections.add(self._connections)
 
     def _note(self, way: str, kind: str, dup: str, pid: str) -> None:
         self._connections += kind == "CONNACK"

@@ -40,9 +40,9 @@ class Verdict:
     """A verdict on `messages` each way.
 
     It is made of what the host `sent`, its `books`, what the device `told` at its end by name,
-    the numbers of QoS 2 messages that were `republished`, by the client in doubt and by the
-    broker, and the `seconds` from the first message to the last. Over TLS, at most `broken_off`
-    handshakes met a fault; None over other links.
+    the numbers of QoS 2 messages that were `republished`, by the client, on how many connections,
+    and by the broker, and the `seconds` from the first message to the last. Over TLS, at most
+    `broken_off` handshakes met a fault; None over other links.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Verdict:
         sent: int,
         books: Books,
         told: Mapping[str, Sequence[int]],
-        republished: tuple[int, int],
+        republished: tuple[int, int, int],
         seconds: float,
         broken_off: int | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ def _messages(
     sent: int,
     books: Books,
     told: Mapping[str, Sequence[int]],
-    republished: tuple[int, int],
+    republished: tuple[int, int, int],
 ) -> list[Figure]:
     """Two numbers each: from the device to the desk, and from the desk to the device."""
     up = books.arrivals
@@ -83,9 +83,10 @@ def _messages(
     came = [told["next"][qos] - missing[qos] for qos in plan.QOS]
     lost = [plan.count(messages, qos) - came[qos] for qos in plan.QOS]
     both = (0, 0)
-    # Twice, and published again after PUBREL: see `republished`.
-    doubt = min(republished[0], up[2].again)
-    theirs = min(republished[1], again[2])
+    # Twice, and published again after PUBREL: see `republished`. The client may do so only on
+    # connections whose session it knows to be in doubt.
+    doubt = min(republished[0], up[2].again) if republished[1] <= told["doubts"][0] else 0
+    theirs = min(republished[2], again[2])
     return [
         _exactly("sent", (messages, messages), told["sent"][0], sent),
         _shown("received", books.came, sum(came)),
@@ -93,7 +94,7 @@ def _messages(
         _exactly("lost at QoS 1", both, up[1].lost, lost[1]),
         _shown("lost at QoS 0", up[0].lost, lost[0]),
         _exactly("repeated at QoS 2", both, up[2].again - doubt, again[2] - theirs),
-        _shown("… after a lost CONNACK / by mosquitto after PUBREL", doubt, theirs),
+        _shown("… after a CONNECT without an answer / by mosquitto after PUBREL", doubt, theirs),
         _shown("repeated at QoS 1", up[1].again, again[1]),
         _exactly("repeated at QoS 0", both, up[0].again, again[0]),
         _exactly("out of order at QoS 2", both, up[2].late, missing[2]),
