@@ -574,11 +574,9 @@ class Oracle:
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
-        # A session that answered no SUBSCRIBE has sent all that it had, or is the old one.
-        forgets = not self.same or (self.mixed and trusted and not self.requests)
-        if forgets:
+        if not self.same or (self.mixed and trusted):
             self.held.clear()
-        self.mixed = not forgets and (self.mixed or not trusted)
+        self.mixed = self.same and not trusted
         for m in self.out:
             m.again = m.begun
             m.begun = m.begun and self.same  # a new session has none of them

@@ -73,11 +73,9 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     sure = same and c.trusted
     # In doubt the identifiers are kept until the broker shows whose they are: see `qos2.is_new`.
-    # Before it answers a SUBSCRIBE, an old session sends what it has, and a new one nothing.
-    forgets = not same or (sure and c.unsure and not c.requests)
-    if c.two and forgets:
+    if c.two and (not same or (sure and c.unsure)):
         c.two.clear(c)
-    c.unsure = not forgets and (c.unsure or not sure)
+    c.unsure = same and not sure
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
