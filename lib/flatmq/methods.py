@@ -50,7 +50,8 @@ unsubscribe v5.subscribing"""
 
 def get(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
-    module = modules("response_topic" in c.__dict__).get(name)  # then it is a Client5
+    # What Client5 has; `__dict__` would be a copy of more than a full heap has room for.
+    module = modules(hasattr(type(c), "carry")).get(name)
     if not module:
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
