@@ -19,8 +19,9 @@ _WORD = 8 if sys.maxsize >> 32 else 4
 _IN = const(16725)
 _OUT = const(4437)
 # TLS asks for the socket first, which takes the first place that is large enough. That must not be
-# in one of a buffer: there are two for it, the second one held at all times.
-_LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 300, 1062, 752, 300)])  # words
+# in one of a buffer, nor the only one for 1,062 bytes. So small places lie below the buffers, of
+# those for 1,062 bytes is one more than TLS needs, and the last one is held at all times.
+_LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 300, 300, 1062, 1062, 1062)])  # words
 _PIECES = const(8)  # of the spare for the handshake,
 _LEAST = const(24)  # and the least words of one, where there is no room for larger ones
 _SLOTS = const(64)
@@ -37,8 +38,8 @@ class Reserve:
         # Tuples: a bytearray is two blocks, and the small one might split the place of a buffer.
         self._kept: list[tuple[int, ...] | None] = [None] * _SLOTS
         above = _above()  # of the heap, all but its end
-        self._kept[1] = (0,) * _LARGE[1]
-        self._kept[0] = (0,) * _LARGE[0]
+        for i in range(len(_LARGE) - 1, -1, -1):  # those of the buffers last, above the others
+            self._kept[i] = (0,) * _LARGE[i]
         del above
         self.hold(False)
 
@@ -94,4 +95,4 @@ def _above() -> bytearray:
         except MemoryError:
             n -= 1024
     gc.collect()
-    return bytearray(max(n - _IN - _OUT - 1024, 0))
+    return bytearray(max(n - _IN - _OUT - 5120, 0))
