@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 
@@ -57,18 +56,3 @@ def ticks_add(ticks: int, ms: int) -> int:
 def ticks_diff(later: int, earlier: int) -> int:
     """Return the milliseconds from `earlier` to `later`; negative if `earlier` is later."""
     return (later - earlier + 0x20000000 & 0x3FFFFFFF) - 0x20000000
-
-
-def properties(cls: Any, *names: str) -> None:
-    """Turn the attributes that `__getattr__` computes into properties.
-
-    CPython does not specialize attribute access in a class that has a `__getattr__`.
-    """
-    get = cls.__getattr__
-    for name in names:
-        setattr(cls, name, property(_getter(get, name)))
-    del cls.__getattr__
-
-
-def _getter(get: Callable[[Any, str], Any], name: str) -> Callable[[Any], Any]:
-    return lambda self: get(self, name)
