@@ -19,8 +19,8 @@ _WORD = 8 if sys.maxsize >> 32 else 4
 _IN = const(16725)
 _OUT = const(4437)
 # TLS asks for the socket first, which takes the first place that is large enough. That must not be
-# in one of a buffer, nor the only one for 1,062 bytes. So small places lie below the buffers, of
-# those for 1,062 bytes is one more than TLS needs, and the last one is held at all times.
+# in one of a buffer, nor the only one for 1,062 bytes. So small places lie below the buffers, and
+# there is one more for 1,062 bytes than TLS needs. The last one is held at all times.
 _LARGE = tuple([n // _WORD - 1 for n in (_IN, _OUT, 300, 300, 1062, 1062, 1062)])  # words
 _PIECES = const(8)  # of the spare for the handshake,
 _LEAST = const(24)  # and the least words of one, where there is no room for larger ones
