@@ -209,6 +209,7 @@ def _handshakes() -> Iterator[Scenario]:
     for option in PACKETS["outgoing"]:
         yield handshakes(f"taken over at {_named(option)}", "taken_over", option)
         yield handshakes(f"session forgotten at {_named(option)}", "session_forgotten", option)
+    yield handshakes("CONNACK lost at PUBREC, then a short link", "incoming_in_doubt")
     yield handshakes(
         "two clients, one identifier",
         "two_clients_one_identifier",
@@ -312,6 +313,7 @@ _TCP_ONLY = {
     "larger_than_the_heap",
     "outgoing_killed",
     "incoming_killed",
+    "incoming_in_doubt",
     "taken_over",
     "session_forgotten",
     "wraps",

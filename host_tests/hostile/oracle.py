@@ -73,7 +73,9 @@ class Oracle:
         self.ahead: tuple[Outgoing, list[Outgoing]] | None = None
         self.trusted = True  # the client has seen the session being made that the broker has
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
-        self.mixed = False  # whether some of these may be of an earlier session
+        # Some of these may be of an earlier session. 1: PINGREQ asks which, 2: PINGRESP has come
+        self.mixed = 0
+        self.mixing = False  # requests may wait for PINGRESP
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
         self.pings = 0
@@ -467,7 +469,7 @@ class Oracle:
         If the first one in a session that may be another one has no DUP, this is a new session.
         """
         if m.qos == 2 and self.mixed:
-            self.mixed = False
+            self.mixed = 0
             if not m.dup:
                 self.held.clear()
         return m.qos == 2 and m.pid in self.held
@@ -537,13 +539,17 @@ class Oracle:
         elif p.name in (PUBACK, PUBREC, PUBCOMP):
             self.acknowledged(p)
         elif p.name == "PUBREL":
-            self.held.discard(p.pid)
+            if p.pid in self.held:
+                self.held.discard(p.pid)
+                self.mixed = 0
             self.answer(0x70, p.pid)
         elif p.name in ("SUBACK", "UNSUBACK"):
             self.request_answered(p)
         elif p.name == "PINGRESP":
             self.ponged = True
             self.answered = self.pinged
+            self.mixed = 2 if self.mixed else 0
+            self.mixing = False
         elif p.name == "CONNACK":
             raise Broken("a second CONNACK", PROTOCOL_ERROR)
 
@@ -574,9 +580,11 @@ class Oracle:
         self.same = bool(p.present) or (self.level == 3 and not clean)
         trusted = self.same and self.trusted
         self.trusted = True
-        if not self.same or (self.mixed and trusted):
+        if not self.same or self.mixed == 2:
             self.held.clear()
-        self.mixed = self.same and not trusted
+        self.mixed = int(self.same and bool(self.mixed == 1 or not trusted) and bool(self.held))
+        self.mixing = self.mixed > 0
+        self.pings += self.mixed
         for m in self.out:
             m.again = m.begun
             m.begun = m.begun and self.same  # a new session has none of them
@@ -1085,6 +1093,7 @@ class Oracle:
     def wrote_request(self, raw: bytes, head: strict.Header) -> None:
         pid = raw[head.size] << 8 | raw[head.size + 1]
         body = raw[head.size + 2 :]
+        self.need(self.mixed != 1, f"wrote {raw!r} before PINGRESP")
         for r in self.requests:
             if not r.is_due:
                 continue
@@ -1098,10 +1107,13 @@ class Oracle:
         self.wrong(f"wrote {raw!r}, which nobody asked for")
 
     def may_be_late(self, r: Request) -> bool:
-        """Return whether a request may wait: the peer has closed on it, or on one like it."""
+        """Return whether a request may wait.
+
+        The peer has closed on it, or on one like it; or PINGRESP has to come first.
+        """
         others = self.requests[: self.requests.index(r)]
         alike = any(each.strikes and set(each.filters) & set(r.filters) for each in others)
-        return bool(r.strikes) or alike or self.apart
+        return bool(r.strikes or self.apart or self.mixing) or alike
 
     def fresh(self, pid: int) -> None:
         """A packet identifier that is given out."""

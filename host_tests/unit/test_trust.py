@@ -230,11 +230,33 @@ def test_a_duplicate_is_not_delivered_after_a_connack_that_was_not_seen(
     assert (got, kinds(bench.sent())) == ([b"once"], [PUBREC])
 
 
-def test_what_may_be_of_another_session_is_delivered_rather_than_lost(make: Make) -> None:
-    """The connection after the lost CONNACK ended too: the message may have been sent on it."""
+@pytest.mark.parametrize("times", UNSEEN)
+def test_nor_if_connections_after_it_end_before_anything_comes(times: int, make: Make) -> None:
+    got: list[bytes] = []
+    bench = granted(make, got, qos=2)
+    bench.feed(peer.publish(b"t", b"once", 2, 1))
+    bench.lose()
+    unanswered(bench)
+    for _ in range(times):
+        bench.online(present=True)
+        assert kinds(bench.sent()) == [PINGREQ >> 4], "a new session must not get SUBSCRIBE yet"
+        bench.lose()
+    bench.online(present=True)
+    bench.feed(peer.publish(b"t", b"once", 2, 1, dup=True))
+    assert got == [b"once"]
+    bench.feed(peer.PINGRESP)
+    bench.pass_time(50, step=10)
+    assert kinds(bench.sent()) == [PINGREQ >> 4, PUBREC, SUBSCRIBE]
+
+
+def test_what_comes_after_subscribe_may_be_of_another_session_and_is_delivered(
+    make: Make,
+) -> None:
+    """The connection after the lost CONNACK ended too, after SUBSCRIBE."""
     got: list[bytes] = []
     bench = in_doubt(make, got)
     bench.lose()
+    unanswered(bench)
     back(bench)
     bench.feed(peer.publish(b"t", b"new", 2, 1, dup=True))
     assert got == [b"old", b"new"]

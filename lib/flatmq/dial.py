@@ -72,16 +72,20 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     same = flags == 1 or (c.version == 3 and not c.clean)
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
     sure = same and c.trusted
-    # In doubt the identifiers are kept until the broker shows whose they are: see `qos2.is_new`.
-    if c.two and (not same or (sure and c.unsure)):
+    if c.two and (not same or c.unsure == 2):
         c.two.clear(c)
-    c.unsure = same and not sure
+    # In doubt the identifiers are kept until the broker shows whose they are, with a message
+    # (see `qos2.is_new`) or a PINGRESP, for which SUBSCRIBE waits (see `subs.flush`).
+    c.unsure = same and (c.unsure == 1 or not sure) and any(c.received)
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     c.trusted = True
     if c.large:
         c.large.trusted = sure
     c.sent = c.two.resume(c, sure) if c.two else 0
+    if c.unsure:
+        c.asked = True
+        c.acks.extend(b"\xc0\0")
     p = 0
     while p < c.end:
         if c.q[p] & 8:

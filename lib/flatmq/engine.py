@@ -412,6 +412,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     elif first == 0xD0 and not n:
                         if c.alone:
                             c.alone.update()
+                        if c.unsure:
+                            c.unsure = 2
+                        c.due = now  # for requests that have waited for this
                     else:
                         c.sent = sent
                         if not opened:

@@ -167,7 +167,7 @@ answers 64 8 268435456"""
     c.qos = c.end = c.kept = c.pending = c.learned = c.index = c.done = c.limit = 0
     c.sent = c.began = c.tries = c.due = 0
     c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
-    c.unsure = False  # whether `received` may hold identifiers of an earlier session
+    c.unsure = 0
     c.trusted = True
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)

@@ -85,7 +85,13 @@ def late(c: "Client") -> int:
 
 
 def flush(c: "Client") -> None:
-    """Send the requests that are due, all or one at a time."""
+    """Send the requests that are due, all or one at a time.
+
+    If it is not known whose the received identifiers are, a new session, which sends nothing
+    before SUBSCRIBE, must not get one until PINGRESP: an old one sends before it what it has.
+    """
+    if c.unsure == 1:
+        return
     alone = not (c.apart and count(c))
     held: list[bytes] = []  # filters whose later requests wait, too
     for r in c.requests:

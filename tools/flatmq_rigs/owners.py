@@ -51,7 +51,7 @@ WRITERS: dict[str, set[str]] = {
     "done limit": {"dial", "rare/several", "rare/strays", "subscribing"},
     "apart": {"rare/strays", "subs"},
     "received": {"rare/qos2", "rare/handover", "bulk_cpython"},
-    "unsure": {"dial", "rare/qos2"},
+    "unsure": {"dial", "engine", "rare/qos2"},
     "index": {"message", "subscribing"},
     "two": {"engine", "rare/pieces", "rare/handover", "v5/acks"},
     "subs": {"engine", "dial", "subscribing", "v5/subscribing"},

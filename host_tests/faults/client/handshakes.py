@@ -41,6 +41,21 @@ def incoming_killed(env, client):
     env.until("the messages", lambda: sum(env.got) >= wanted, client)
 
 
+def incoming_in_doubt(env, client):
+    """PUBRECs are lost, then a CONNACK; the next link is cut before the messages come again."""
+    losses = client.stats.losses
+    wanted = env.got[2] + 3
+    env.ask("watch", "up", TYPES["PUBREC"], "cut")
+    env.ask("limit", "down", 0, "cut")
+    env.fault()
+    env.ask("publish", 2, 3)
+    env.until("the lost CONNACK", lambda: client.stats.losses == losses + 2, client)
+    env.ask("watch", "down", TYPES["PUBLISH"], "cut")
+    env.until("the next loss", lambda: client.stats.losses == losses + 3, client)
+    env.saw(env.reason(client))
+    env.until("the messages", lambda: env.got[2] >= wanted, client)
+
+
 def taken_over(env, client):
     """A second client takes the session over in the middle of a handshake, and goes."""
     _outgoing(env, client, ["intrude", env.token.decode() + "-c"])

@@ -71,7 +71,7 @@ def is_new(c: "Client", pid: int) -> bool:
         c.received = [0] * c.incoming
     if c.unsure and not c.message.first & 8:
         clear(c)
-    c.unsure = False
+    c.unsure = 0
     return pid not in c.received
 
 
@@ -122,6 +122,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
     else:
         if pid in c.received:
             c.received[c.received.index(pid)] = 0
+            c.unsure = 0  # only the session of its PUBREC releases it
         first = 0x70
     c.ack[0] = first
     c.ack[2] = pid >> 8

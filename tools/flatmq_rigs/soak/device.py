@@ -96,13 +96,15 @@ class Device:
         self.last = False  # this is the last look
         self.losses = 0
         self.kinds = [0] * len(KINDS)  # of errors
-        self.doubts = 0  # connections with a session that may be a new one
+        self.doubts = 0  # connections with a session that may be a new one,
+        self.doubting = False  # as the next one has, because a CONNACK was lost
         self._connects = 0
         self._reported = ticks_ms()
 
     def accepted(self, client):
         """The broker has accepted a connection."""
-        self.doubts += client.unsure
+        self.doubts += self.doubting and client.session_present
+        self.doubting = False
 
     def publish(self):
         """Publish as many messages as there is room for."""
@@ -156,6 +158,7 @@ class Device:
         client = self.client
         if client.stats.losses != self.losses:
             self.losses = client.stats.losses
+            self.doubting = not client.trusted
             if client.error:
                 self.kinds[KINDS.index(client.error.kind)] += 1
                 if client.error.kind == "tls":  # as it is when a handshake is broken off
