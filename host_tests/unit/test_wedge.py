@@ -9,7 +9,8 @@ A message counts as refused by a connection that
 After two such connections in a row the message goes behind the others; after `give_up` of them it
 is set aside, if the broker has acknowledged another message since the first. A connection that
 could not be made, was not accepted, or was ended by anything but the peer has the count begin
-again: that is what a broker looks like that is killed, however often.
+again: that is what a broker looks like that is killed, however often. So does one that takes a
+message on which it had closed.
 
 The first connection may count or not: the message was alone on it by chance.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import io
+import random
 from collections.abc import Callable
 
 import pytest
@@ -278,6 +280,20 @@ def test_a_message_that_is_settled_has_the_count_begin_again(broker: ScriptedBro
         broker.refuses = lambda message: False
         broker.settled()
     assert payloads(broker) == [b"%d" % number for number in range(4 * GIVE_UP)]
+    nothing_dropped(broker)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_broker_that_closes_by_chance_drops_nothing(seed: int, clock: Clock) -> None:
+    """It takes about every second message, and closes on the others, while more are published."""
+    dice = random.Random(seed)
+    broker = ScriptedBroker(clock, inflight=16)
+    broker.refuses = lambda message: dice.random() < 0.5
+    wanted = [b"%03d" % n for n in range(100)]
+    for number, payload in enumerate(wanted):
+        broker.until(lambda p=payload, q=1 + number % 2: broker.client.publish(b"t", p, q))
+    broker.settled()
+    assert sorted(payloads(broker)) == wanted
     nothing_dropped(broker)
 
 

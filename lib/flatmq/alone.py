@@ -25,7 +25,9 @@ class Alone:
     After two such closes in a row it goes behind the others: at QoS 1 as a new message, at QoS 2
     with its own identifier, so that it cannot arrive twice. After `give_up` closes it is set
     aside, but only once the broker has taken another message meanwhile: a broker that is ill
-    closes on every message. While nothing else waits, it is tried for ever, with growing pauses.
+    closes on every message. If it takes one on which it had closed, the counts begin again: what
+    closes then is not the message. While nothing else waits, it is tried for ever, with growing
+    pauses.
 
     This ends when all messages that were there at the last close have left.
     """
@@ -124,9 +126,13 @@ class Alone:
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
         if self.alone >= 0 and self.suspects:
+            n = len(self.suspects)
             self.clear(self.alone)
+            chance = len(self.suspects) < n  # that it closed on this one, and maybe on the others
             for x in self.suspects:
-                x[2] = x[2] or self.alone > 0
+                if chance:
+                    x[1] = min(x[1], _BEHIND)
+                x[2] = not chance and (x[2] or self.alone > 0)
         self.alone = -1
 
     def lost(self, closed: bool, flight: "int | None") -> None:
