@@ -11,8 +11,9 @@ BIN := $(VENV)/bin
 # Python compiles what it imports; to compile all that is installed takes longer than to install it.
 # It must keep that, or each of hundreds of processes compiles pandas and pyspark anew.
 unexport PYTHONDONTWRITEBYTECODE
-# A package without pyproject.toml, as pyspark, is built in a way that no pip calls deprecated.
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517
+# A package without pyproject.toml, as pyspark, is built in a way that no pip calls deprecated, and
+# its wheel, which is unpacked at once, is not compressed: half a minute less.
+PIP_INSTALL = DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/wheel.cfg $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517
 # The processes that run the tests, each with its own brokers; 0 runs all in one. Many tests wait
 # rather than compute, so there are more than most machines have cores.
 WORKERS ?= 4
@@ -149,6 +150,7 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a venv: apt-get install python3-venv (Debian, Ubuntu)" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/wheel.cfg
 	@touch $@
 
 # A broker for tests, at the versions of its lock file.

@@ -16,7 +16,7 @@ from conftest import ROOT, library, printed
 from flatmq_tools.ota import package, push
 
 HERE = Path(__file__).parent
-SLICES = 7
+SLICES = 15
 CASES = [(kind, first) for kind in ("application", "0", "1") for first in range(1, SLICES + 1)]
 
 

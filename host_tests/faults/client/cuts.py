@@ -4,7 +4,7 @@
 # bytes between two cuts, in the short version and in the long one. A handshake of TLS takes 150 ms
 # of a processor. An idle mosquitto takes 200 ms to accept a WebSocket.
 SESSIONS = {
-    "tcp": (400, 16, 1, 1),
+    "tcp": (400, 16, 3, 1),
     "tls": (4000, 200, 61, 13),
     "websocket": (600, 40, 7, 1),
 }
