@@ -491,6 +491,8 @@ class Driver:
     def read(self, data):
         """Give these bytes to one read, whatever they are."""
         link = self.link
+        if self.about_to_ask():
+            self.sync()
         if self.asking() and not self.answering:
             self.sync()
             if self.up and self.asking():  # it waits behind what must be acknowledged first
@@ -503,6 +505,12 @@ class Driver:
             if link.is_read() or not self.up:
                 return
         self.sync()  # it waits for room
+
+    def about_to_ask(self):
+        """Return whether requests that waited for PINGRESP get their identifiers at the next poll."""
+        c = self.client
+        waiting = [r for r in c.requests if not (r.id or r.pause)]
+        return c.connected and c.unsure != 1 and bool(waiting)
 
     def asking(self):
         """Return whether the identifier of a request may not be out yet."""
