@@ -507,7 +507,7 @@ class Driver:
         self.sync()  # it waits for room
 
     def about_to_ask(self):
-        """Return whether requests that waited for PINGRESP get their identifiers at the next poll."""
+        """Return whether what waited for PINGRESP gets its identifier at the next poll."""
         c = self.client
         waiting = [r for r in c.requests if not (r.id or r.pause)]
         return c.connected and c.unsure != 1 and bool(waiting)
