@@ -34,7 +34,16 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 # On one machine a batch is small, and each shuffle partition costs a task and files of state.
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS = "200"  # if nobody says
-_LOCAL = {_SHUFFLE: "2", "spark.ui.enabled": "false"}
+_LOCAL = {
+    _SHUFFLE: "2",
+    "spark.ui.enabled": "false",
+    # That of other masters starts 14 programs for each batch, to look for symbolic links: an
+    # eighth of Java's time, with one message a second.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
 
 
 class SessionError(RuntimeError):
