@@ -99,6 +99,10 @@ def found_by(finder: str) -> list[mutants.Mutant]:
     return sizes.sample([each for each in mutants.MUTANTS if each.finder == finder], 2)
 
 
+def test_each_fault_has_its_place_in_the_client() -> None:
+    assert [str(each) for each in mutants.MUTANTS if each.places() != 1] == []
+
+
 @pytest.mark.parametrize("mutant", [*found_by("4"), *found_by("5")], ids=str)
 def test_a_client_with_a_fault_is_found(mutant: mutants.Mutant, tmp_path: Path) -> None:
     done = run(mutant.make(tmp_path), "hostile.corpus", mutant.finder)
