@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 # It must keep that, or each of hundreds of processes compiles pandas and pyspark anew.
 unexport PYTHONDONTWRITEBYTECODE
 # A package without pyproject.toml, as pyspark, is built in a way that no pip calls deprecated, and
-# its wheel, which is unpacked at once, is not compressed: half a minute less.
+# its wheel, which is unpacked at once, is not compressed, which takes longer than all else.
 PIP_INSTALL = DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/wheel.cfg $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517
 # The processes that run the tests, each with its own brokers; 0 runs all in one. Many tests wait
 # rather than compute, so there are more than most machines have cores.

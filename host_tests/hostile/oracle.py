@@ -75,7 +75,7 @@ class Oracle:
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
         # Some of these may be of an earlier session. 1: PINGREQ asks which, 2: PINGRESP has come
         self.mixed = 0
-        self.mixing = False  # requests may wait for PINGRESP
+        self.mixing = False  # requests wait for PINGRESP, though a message may have told already
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
         self.pings = 0
@@ -582,7 +582,7 @@ class Oracle:
         self.trusted = True
         if not self.same or self.mixed == 2:
             self.held.clear()
-        self.mixed = int(self.same and bool(self.mixed == 1 or not trusted) and bool(self.held))
+        self.mixed = int(self.same and self.held != set() and (self.mixed == 1 or not trusted))
         self.mixing = self.mixed > 0
         self.pings += self.mixed
         for m in self.out:

@@ -225,7 +225,8 @@ class Client(port.Shown):
     tick: int  # ms between two looks at the clock at most
     asked: bool  # a PINGREQ is queued, or not answered yet
     leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
-    unsure: int  # `received` may have identifiers of an earlier session. 1: PINGRESP is awaited
+    # `received` may have identifiers of an earlier session. 1: PINGRESP is awaited, 2: it came
+    unsure: int
     trusted: bool  # no CONNACK was lost that may have said that the session is a new one
 
     # Rare things, None or empty while there are none

@@ -37,8 +37,8 @@ _SPARKS = "200"  # if nobody says
 _LOCAL = {
     _SHUFFLE: "2",
     "spark.ui.enabled": "false",
-    # That of other masters starts 14 programs for each batch, to look for symbolic links: an
-    # eighth of Java's time, with one message a second.
+    # The one that Spark would take starts 14 programs for each batch of a query, to look for
+    # symbolic links.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
