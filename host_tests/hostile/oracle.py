@@ -75,7 +75,7 @@ class Oracle:
         self.held: set[int] = set()  # incoming QoS 2 messages that are not released
         # Some of these may be of an earlier session. 1: PINGREQ asks which, 2: PINGRESP has come
         self.mixed = 0
-        self.mixing = False  # requests wait for PINGRESP, though a message may have told already
+        self.mixing = False  # requests wait for PINGRESP, even if a message has shown it already
         self.out: list[Outgoing] = []
         self.in_flight: dict[int, Outgoing] = {}
         self.pings = 0
