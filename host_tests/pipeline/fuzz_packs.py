@@ -31,7 +31,7 @@ import cbor2
 import pyarrow as pa
 
 from flatmq_rigs import results
-from flatmq_tools.pipeline.jobs import measurements
+from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
 
 if TYPE_CHECKING:
@@ -286,16 +286,19 @@ def documents(seed: int) -> Iterator[tuple[str, Document]]:
 
 def said(of: list[Document], bound: bool = True) -> list[list[dict[str, Any]]]:
     """Return what the job makes of a batch. Raises Finding if it fails."""
-    table = (
-        pa.Array.from_buffers(
-            pa.string(), len(of), pa.array([d[0] for d in of], pa.binary()).buffers()
-        ),
-        pa.array([d[1] for d in of], pa.binary()),
-        pa.array([NOW] * len(of), pa.int64()),
-    )
-    way = measurements.SAID["topic" if bound else "payload"]
+    topics = pa.array([d[0] for d in of], pa.binary())
+    messages = {
+        "topic": pa.Array.from_buffers(pa.string(), len(of), topics.buffers()),
+        "payload": pa.array([d[1] for d in of], pa.binary()),
+        "timestamp": pa.array([NOW] * len(of), pa.timestamp("us", "UTC")),
+        "offset": pa.array(range(len(of)), pa.int64()),
+    }
+    reader = parsing.Reader(parsing.Reads("topic" if bound else "payload", ["#"]))
     try:
-        found: list[list[dict[str, Any]]] = way(*table).to_pylist()
+        packs, position = reader.packs(pa.RecordBatch.from_pydict(messages))
+        found: list[list[dict[str, Any]]] = [[] for _ in of]
+        for n, pack in zip(position.tolist(), packs.to_pylist(), strict=True):
+            found[n].append(pack)
     except Exception as error:
         if len(of) == 1:
             raise Finding(f"{of[0]!r}: {type(error).__name__}: {error}") from error
@@ -318,7 +321,7 @@ def check(document: Document, packs: list[dict[str, Any]]) -> bool:
 
 
 def _both_ways(document: Document, bound: bool) -> None:
-    at_once, resolved = measurements.both_ways(*document, NOW, bound)
+    at_once, resolved = parsing.both_ways(*document, NOW, bound)
     if at_once != resolved:
         raise Finding(f"{document!r}: read at once {at_once}, by the rules {resolved}")
 

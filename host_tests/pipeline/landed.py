@@ -9,9 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql.datasource import InputPartition
 
 from flatmq_rigs.pipeline.bench.messages import stream
+from flatmq_tools.pipeline import delta_batches
 from flatmq_tools.pipeline.delta import Delta
+from flatmq_tools.pipeline.delta_batches import Reader, Unit
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.log import SCHEMA, Writer
 from flatmq_tools.pipeline.tables import BY_DAY
@@ -24,6 +27,15 @@ def table(messages: Sequence[Message], offset: int = 0) -> pa.Table:
     columns += [[None] * len(messages)] * (len(SCHEMA) - len(columns))
     arrays = [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
+
+
+def values_of(reader: Reader, parts: Sequence[InputPartition], name: str) -> list[int]:
+    """Return the integers of a column, sorted, of the row groups in these partitions."""
+    units = [
+        Unit(**row) for part in parts for rows in reader.read(part) for row in rows.to_pylist()
+    ]
+    found = delta_batches.read(reader.folder, units, pa.schema([(name, pa.int64())]))
+    return sorted(n for rows in found for n in rows[name].to_pylist())
 
 
 def land(out: Path, messages: Sequence[Message], offset: int = 0) -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import peer
-from flatmq_tools.pipeline import delta, durable, landing, log
+from flatmq_tools.pipeline import delta, delta_files, durable, landing, log
 
 # In which functions there is a point at every line. What only reads is left out.
 _APPENDING = [
@@ -29,7 +29,8 @@ WHERE = {
     "landed": {
         log.__file__: frozenset(["trim"]),
         landing.__file__: frozenset(["__init__", "land"]),
-        delta.__file__: frozenset(["add", "_written", "_commit"]),
+        delta.__file__: frozenset(["add", "commit", "_commit"]),
+        delta_files.__file__: frozenset(["write", "__exit__"]),
     },
 }
 

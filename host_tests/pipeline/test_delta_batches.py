@@ -13,18 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import delta, delta_batches
 from flatmq_tools.pipeline.delta_batches import BYTES, BatchesError, Reader
+from pipeline.landed import values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, datetime.timezone.utc)
-# The table gets the last column later.
-SCHEMA = StructType([StructField("n", LongType()), StructField("later", StringType())])
 
 
 class Table:
@@ -45,12 +43,11 @@ class Table:
         delta.Delta(self.name).add(tables, tables[0].schema, "one", self._commits)
 
     def reader(self, rows: int = 1000, size: int = BYTES) -> Reader:
-        return Reader(self.name, SCHEMA, rows, size, None)
+        return Reader(self.name, rows, size, None)
 
 
 def _values(reader: Reader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    parts = reader.partitions(start, end)
-    return sorted(n for part in parts for rows in reader.read(part) for n in rows["n"].to_pylist())
+    return values_of(reader, reader.partitions(start, end), "n")
 
 
 @pytest.fixture
@@ -214,6 +211,6 @@ def test_a_sink_and_a_follower_in_spark(spark: SparkSession, tmp_path: Path) -> 
     copied = DeltaTable(second).to_pyarrow_table()
     assert sorted(copied["n"].to_pylist()) == [1, 2, 2, 3]
     assert copied["more"].null_count == 4
-    end = Reader(first, StructType(), 1, 1, None)
-    parts = delta_batches.before(spark, first, schema, end.latestOffset(), 2)
+    end = Reader(first, 1, 1, None)
+    parts = delta_batches.before(spark, first, end.latestOffset(), 2)
     assert [part.count() for part in parts] == [2, 2]

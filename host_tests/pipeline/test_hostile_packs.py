@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from flatmq_tools import senml, senml_cbor
-from flatmq_tools.pipeline.jobs import measurements
+from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.health import Health
 from flatmq_tools.pipeline.report import from_raw
 from pipeline import fuzz_packs
@@ -97,13 +97,13 @@ def test_whatever_a_parser_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whatever_arrow_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as a check before it is missing: the batch is not lost for it."""
-    row = measurements._row
+    row = parsing._row
 
     def unchecked(record: senml.Record) -> tuple[object, ...]:
         name, unit, number, text, *more = row(record)
         return name, unit, number, "\ud83d" if text == "bad" else text, *more
 
-    monkeypatch.setattr(measurements, "_row", unchecked)
+    monkeypatch.setattr(parsing, "_row", unchecked)
     bad = b'[{"n":"a/x","v":1},{"n":"a/y","vs":"bad"}]'
     (before,), (dead,), (after,) = said([GOOD, (TOPIC, bad), GOOD])
     assert before == after and before["records"][0]["value"] == 21.5
@@ -112,7 +112,7 @@ def test_whatever_arrow_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whatever_fails_while_a_message_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """No part of it stays."""
-    columns = measurements._Columns(True)
+    columns = parsing.Columns(True)
     columns.take(*GOOD, fuzz_packs.NOW)
 
     def fails(**_: object) -> None:

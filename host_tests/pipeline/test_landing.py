@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import LongType, StructField, StructType
 
 import sizes
 from flatmq import Client
@@ -23,6 +22,7 @@ from flatmq_tools.pipeline import durable, log
 from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.landing import Landing, LandingError
 from observer import Observer
+from pipeline.landed import values_of
 from pipeline.mqtt import PATIENCE, UNLIMITED
 from pipeline.survive import PREPARED, batch, fill, points, prepared
 
@@ -110,11 +110,10 @@ def test_the_dates_of_files_and_clocks_do_not_matter(tmp_path: Path) -> None:
             assert Landing(writer, str(out)).land() == 3
             for file in out.rglob("*"):
                 os.utime(file, (at % 2_000_000_000, at % 2_000_000_000))
-    reader = Reader(f"{out}/raw", StructType([StructField("offset", LongType())]), 3, BYTES, None)
+    reader = Reader(f"{out}/raw", 3, BYTES, None)
     at, found = {**reader.initialOffset(), "version": 0, "whole": False}, []
     while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
-        for part in reader.partitions(at, end):
-            found += [n for rows in reader.read(part) for n in rows["offset"].to_pylist()]
+        found += values_of(reader, reader.partitions(at, end), "offset")
         at = end
     assert found == list(range(12))
 

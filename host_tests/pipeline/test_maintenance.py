@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import LongType, StructField, StructType
 
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import delta, maintenance
 from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.maintenance import Maintenance
 from flatmq_tools.pipeline.run import Plan
-from pipeline.landed import count, land_boards
+from pipeline.landed import count, land_boards, values_of
 from pipeline.mqtt import until
 from pipeline.started import started
 
@@ -76,14 +75,14 @@ def _checkpoint(out: Path, query: str, offset: dict[str, Any], done: int = 3) ->
 
 
 def _reader(out: Path) -> Reader:
-    return Reader(f"{out}/raw", StructType([StructField("n", LongType())]), 1000, BYTES, None)
+    return Reader(f"{out}/raw", 1000, BYTES, None)
 
 
 def _read(out: Path, start: dict[str, Any]) -> list[int]:
     """Return what a query reads that goes on there."""
     reader = _reader(out)
     parts = reader.partitions(start, reader.latestOffset(start))
-    return sorted(n for part in parts for rows in reader.read(part) for n in rows["n"].to_pylist())
+    return values_of(reader, parts, "n")
 
 
 def test_each_row_is_there_once_before_and_after(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
-from flatmq_tools.pipeline.jobs import columns, measurements
+from flatmq_tools.pipeline.jobs import columns, measurements, parsing
 from pipeline.messages import START, Message, at, frame, reading
 
 COLUMNS = [
@@ -135,9 +135,9 @@ def test_dead_letters_are_whole_and_say_why(packs: DataFrame) -> None:
 def test_packs_of_boards_are_read_at_once() -> None:
     for time in (None, 5):
         payload = reading("pico-1", 7, 12, 6, time).payload
-        assert measurements._Columns(True)._taken(payload, 0, "pico-1")
+        assert parsing.Columns(True)._taken(payload, 0, "pico-1")
     board = reading("pico-1", 7, 12, 6, 5)
-    at_once, resolved = measurements.both_ways(board.topic.encode(), board.payload, 0)
+    at_once, resolved = parsing.both_ways(board.topic.encode(), board.payload, 0)
     assert at_once == resolved
     assert at_once[0][0]["records"][0]["value"] == 21.5  # type: ignore[index]
 
@@ -147,7 +147,7 @@ def test_a_pack_is_as_old_as_its_newest_record() -> None:
         b'[{"bn":"p/","n":"boot","v":1,"bt":%d},{"n":"seq","v":1},{"n":"a","v":1,"t":-60},'
         b'{"n":"b","v":1,"t":0.75}]' % START_S
     )
-    for found in measurements.both_ways(b"dev/p/telemetry", payload, 1):
+    for found in parsing.both_ways(b"dev/p/telemetry", payload, 1):
         ((pack,),) = found
         assert (pack["told"], pack["time"]) == (True, at(0.75))
 

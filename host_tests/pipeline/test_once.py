@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
 from pipeline.called import as_query
 from pipeline.landed import count, land, read
-from pipeline.messages import SCHEMA, Message, reading
+from pipeline.messages import Message, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,31 +61,26 @@ class Pipeline:
         `kill` it before it has written a batch, after that, or after it has included the
         batch in its state.
         """
-        from flatmq_tools.pipeline import sinks
-        from flatmq_tools.pipeline.jobs import measurements
+        from flatmq_tools.pipeline import delta_batches
+        from flatmq_tools.pipeline.jobs.parsing import Reads, mapped
         from flatmq_tools.pipeline.state.once import Once
 
-        bounds = measurements.Bounds()
+        class Table(Delta):
+            """A table at which the query is killed."""
 
-        def of(transform: Callable[..., DataFrame]) -> Callable[[DataFrame], DataFrame]:
-            return lambda packs: transform(measurements.values(packs), bounds)
+            def commit(self, *batch: Any) -> int:
+                if kill == "before":
+                    raise _Killed
+                rows = super().commit(*batch)
+                if kill == "after":
+                    raise _Killed
+                return rows
 
-        into = sinks.into(
-            (of(measurements.in_time), sinks.Delta(self.folder / "measurements")),
-            (of(measurements.out_of_time), sinks.Delta(self.folder / "out_of_time")),
-            (measurements.dead, sinks.Delta(self.folder / "dead_letters")),
-        )
-
-        def write(packs: DataFrame, batch: int, is_plain: bool) -> None:
-            if kill == "before":
-                raise _Killed
-            into(packs, batch)
-            if kill == "after":
-                raise _Killed
-
-        mapping = measurements.mapped([self.mapping] if self.mapping else [])
-        parse = partial(measurements.packs, mapping=mapping)
-        once = Once(self.state, str(self.raw), str(self._checkpoint), parse, write)
+        names = ("measurements", "out_of_time", "dead_letters")
+        tables = {name: Table(self.folder / name) for name in names}
+        mapping = mapped([self.mapping] if self.mapping else [])
+        reads = Reads(mapping=mapping)
+        once = Once(self.state, str(self.raw), self._checkpoint, tables, reads)
 
         def take(batch: DataFrame, number: int) -> None:
             once(batch, number)
@@ -100,10 +94,10 @@ class Pipeline:
                 begin, end = self._place(n), self._place(n + 1)
                 offset = json.dumps(end)
                 (self._checkpoint / "offsets" / str(n)).write_text(f"v1\n{{}}\n{offset}")
-                reader = Reader(str(self.raw), StructType(), 1000, BYTES, None)
+                reader = Reader(str(self.raw), 1000, BYTES, None)
                 parts = reader.partitions(begin, end)
-                files = {f"{self.raw}/{unit.path}" for part in parts for unit in part.units}
-                take(self.spark.read.schema(SCHEMA).parquet(*files), n)
+                units = [unit for part in parts for unit in part.units]
+                take(self.spark.createDataFrame(units, delta_batches.UNIT).repartition(2), n)
                 self._done = n + 1
 
     def _place(self, version: int) -> dict[str, object]:

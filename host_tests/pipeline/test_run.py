@@ -18,10 +18,11 @@ from rich.console import Console
 from flatmq_rigs.pipeline.processes import command_line, family
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import delta, delta_batches, run, service
+from flatmq_tools.pipeline import delta_batches, delta_files, run, service
 from flatmq_tools.pipeline.in_use import InUse
 from flatmq_tools.pipeline.metrics import served
 from flatmq_tools.pipeline.run import Plan, Run, RunError
+from flatmq_tools.pipeline.state import taking
 from pipeline.landed import count, land, land_boards, read
 from pipeline.messages import START, Message, pack, reading
 from pipeline.mqtt import PATIENCE, broker, publish, until
@@ -142,7 +143,7 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
         def fail(*_: object) -> None:
             raise ValueError("no such column")
 
-        broken.setattr(run.measurements, "in_time", fail)
+        broken.setattr(taking, "take", fail)
         plan = Plan(tmp_path, jobs=["measurements"])
         with started(spark, plan, there) as running:
             running.say = said.append
@@ -209,8 +210,8 @@ def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
     """Messages that came while Spark was away are not all in one batch, also if one commit has
     all of them.
     """
-    monkeypatch.setattr(delta, "_ROWS", 10)
-    monkeypatch.setattr(delta_batches.follow, "__defaults__", (10, delta_batches.BYTES, None))
+    monkeypatch.setattr(delta_files, "_ROWS", 10)
+    monkeypatch.setattr(delta_batches.units, "__defaults__", (10, delta_batches.BYTES, None))
     land_boards(tmp_path, 25, tmp_path / "log")
     with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
         until(lambda: running.look() or count(tmp_path / "measurements") == 25)

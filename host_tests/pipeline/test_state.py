@@ -191,7 +191,7 @@ def test_tables_are_refreshed_while_the_queries_go_on(
         raise StateError("no disk")
 
     monkeypatch.setattr(Snapshots, "refresh", refresh)
-    known = Known(tmp_path / "s.sqlite", str(tmp_path), 0.0, lambda count: None)
+    known = Known(tmp_path / "s.sqlite", str(tmp_path), 0.0)
     try:
         known.look()
         assert begun.acquire(timeout=60)

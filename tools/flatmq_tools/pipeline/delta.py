@@ -7,30 +7,22 @@ Nothing is renamed, so this is right on an object store too.
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
-from pyarrow.fs import PyFileSystem
 
 from . import durable
+from .delta_files import DAY, Added, Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DAY = "day"
-"""The column that a table is partitioned by: a date, in UTC."""
 GRACE = 24
 """Hours for which replaced files and old entries of the log stay, for readers that began before
 and for queries that are behind."""
@@ -40,25 +32,12 @@ _CONFIGURATION = {
     # Only `maintenance` knows what the queries have still to read.
     "delta.enableExpiredLogCleanup": "false",
 }
-_NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _LOG = "_delta_log"
-_COMPRESSION = "zstd"
 _TRIES = 10  # of a commit, if others change the table meanwhile
-_TEXT = 32  # characters of a bound in the log
-_LAST = "\U0010ffff"
-# Of a row group: the smallest piece that a query reads.
-_ROWS = 100_000
-_BYTES = 16 << 20
 
 
 class SinkError(RuntimeError):
     """A batch cannot be written; the text says why, and what to do."""
-
-
-def files(folder: str, storage_options: Mapping[str, str] | None = None) -> PyFileSystem:
-    """The files in the folder of a table, by their paths in it."""
-    options = dict(storage_options) if storage_options else None
-    return PyFileSystem(DeltaStorageHandler(folder, options))
 
 
 def is_there(folder: str, storage_options: dict[str, str] | None = None) -> bool:
@@ -121,14 +100,31 @@ class Delta:
         batch leaves no trace. Raises SinkError if the columns are not those of the table, or if
         another process writes batches of the same writer.
         """
+        with self.writing(schema) as made:
+            for part in parts:
+                made.write(part)
+        return self.commit(made.added, schema, writer, number)
+
+    def writing(self, schema: pa.Schema) -> Files:
+        """Return what writes files for `commit`, here or, after it was sent there, elsewhere.
+
+        Raises SinkError as `add` does.
+        """
         known = self._newest()
+        columns = None
         if known is not None:
             self._fit(schema, known)
-        if self._local is not None:
-            self._local.mkdir(parents=True, exist_ok=True)
-        added, count = self._written(parts, known)
+            columns = _schema(known.schema())
+        by = self._by_day if self._partitions() else None
+        return Files(self.folder, self._storage, by, columns)
+
+    def commit(self, added: Sequence[Added], schema: pa.Schema, writer: str, number: int) -> int:
+        """Add the files of a batch, as `add` does."""
+        known = self._newest()
+        self._check(writer, number)
         if known is not None and not added:
             return 0
+        count = sum(each.rows for each in added)
         commit = CommitProperties(app_transactions=[Transaction(writer, number)])
         for left in reversed(range(_TRIES)):
             try:
@@ -139,13 +135,7 @@ class Delta:
             except CommitFailedError as error:
                 # Another process may only have created the table meanwhile, or given it a column.
                 known = self._newest()
-                last = self.last(writer)
-                if last is not None and last >= number:
-                    raise SinkError(
-                        f"{self.folder}: batch {number} cannot be added, because another process "
-                        f"writes batches of {writer}: end that one, and start this one again "
-                        f"({error})"
-                    ) from error
+                self._check(writer, number, error)
                 if not left:
                     raise SinkError(
                         f"{self.folder}: batch {number} cannot be added, because the table was "
@@ -153,6 +143,15 @@ class Delta:
                     ) from error
         self.rows += count
         return count
+
+    def _check(self, writer: str, number: int, error: Exception | None = None) -> None:
+        """Raise SinkError if the table has a batch already."""
+        last = None if self._table is None else self._table.transaction_version(writer)
+        if last is not None and last >= number:
+            raise SinkError(
+                f"{self.folder}: batch {number} cannot be added, because another process "
+                f"writes batches of {writer}: end that one, and start this one again"
+            ) from error
 
     def _newest(self) -> DeltaTable | None:
         """The table as it is now; None if there is none."""
@@ -192,56 +191,19 @@ class Delta:
             )
         return found
 
-    def _written(
-        self, parts: Iterable[pa.Table], known: DeltaTable | None
-    ) -> tuple[list[AddAction], int]:
-        """Write the rows to files, one for each day; return what a commit says of them, and how
-        many rows there are.
-        """
-        store = files(self.folder, self._storage)
-        columns = None if known is None else _schema(known.schema())
-        by = self._partitions()
-        writers: dict[str | None, tuple[str, pq.ParquetWriter]] = {}
-        try:
-            for part in parts:
-                for day, rows in _by_day(part, self._by_day) if by else [(None, part)]:
-                    whole = rows if columns is None else _fitting(rows, columns, by)
-                    if day not in writers:
-                        name = f"part-{uuid.uuid4().hex}.parquet"
-                        path = f"{DAY}={day or _NO_DAY}/{name}" if by else name
-                        writers[day] = (
-                            path,
-                            pq.ParquetWriter(
-                                path, whole.schema, filesystem=store, compression=_COMPRESSION
-                            ),
-                        )
-                    writers[day][1].write_table(whole, _group(whole))
-        finally:
-            for _, writer in writers.values():
-                writer.close()
-        actions, count = [], 0
-        for day, (path, _) in writers.items():
-            found = pq.read_metadata(path, filesystem=store)
-            count += found.num_rows
-            if self._local is not None:
-                durable.upwards(self._local / path, self._local)
-            values: dict[str, str | None] = {DAY: day} if by else {}
-            size = store.get_file_info(path).size
-            now = time.time_ns() // 1_000_000
-            actions.append(AddAction(path, size, values, now, True, json.dumps(_stats(found))))
-        return actions, count
-
     def _commit(
-        self, known: DeltaTable | None, schema: pa.Schema, added: list[AddAction],
+        self, known: DeltaTable | None, schema: pa.Schema, added: Sequence[Added],
         commit: CommitProperties,
     ) -> None:  # fmt: skip
         before = -1 if known is None else known.version()
+        now = time.time_ns() // 1_000_000
+        actions = [AddAction(a.path, a.size, a.values, now, True, a.stats) for a in added]
         if known is None:
             by = self._partitions()
             whole = pa.schema([*schema, *(pa.field(name, pa.date32()) for name in by)])
             try:
                 create_table_with_add_actions(
-                    self.folder, Schema.from_arrow(whole), added, "error", by,
+                    self.folder, Schema.from_arrow(whole), actions, "error", by,
                     configuration=_CONFIGURATION, storage_options=self._storage,
                     commit_properties=commit,
                 )  # fmt: skip
@@ -255,7 +217,7 @@ class Delta:
         else:
             by = known.metadata().partition_columns
             known.create_write_transaction(
-                [*added], "append", known.schema(), by, commit_properties=commit
+                [*actions], "append", known.schema(), by, commit_properties=commit
             )
             known.update_incremental()
         if self._local is not None:
@@ -294,84 +256,3 @@ def _in_utc(column: pa.Field) -> pa.Field:
 
 def _schema(schema: Schema) -> pa.Schema:
     return pa.schema(schema.to_arrow())
-
-
-def _fitting(rows: pa.Table, columns: pa.Schema, without: list[str]) -> pa.Table:
-    """Return the rows with these columns, null in those that they lack."""
-    there = [field for field in columns if field.name not in without]
-    return pa.table(
-        [
-            rows[field.name].cast(field.type)
-            if field.name in rows.column_names
-            else pa.nulls(len(rows), field.type)
-            for field in there
-        ],
-        [field.name for field in there],
-    )
-
-
-def _by_day(rows: pa.Table, column: str | None) -> list[tuple[str | None, pa.Table]]:
-    """Return the rows of each day, in UTC, of a timestamp column."""
-    days = pc.cast(rows[column], pa.timestamp("us", "UTC")).cast(pa.date32())
-    found = pc.unique(days).to_pylist()
-    if len(found) == 1:
-        return [(None if found[0] is None else found[0].isoformat(), rows)]
-    return [
-        (None if day is None else day.isoformat(), rows.filter(_is(days, day))) for day in found
-    ]
-
-
-def _is(days: pa.ChunkedArray, day: Any) -> pa.ChunkedArray:
-    return pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day, pa.date32()))
-
-
-def _group(rows: pa.Table) -> int:
-    """Return how many rows are one group of a file."""
-    return max(1, min(_ROWS, _BYTES * len(rows) // max(1, rows.nbytes)))
-
-
-def _stats(file: pq.FileMetaData) -> dict[str, Any]:
-    """Return the statistics of a file for Delta's log, by which readers skip it.
-
-    Some take a column whose bounds are missing for one without a value, so each has them.
-    """
-    least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    types = {field.name: field.type for field in file.schema.to_arrow_schema()}
-    for group in map(file.row_group, range(file.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            name, known = column.path_in_schema, column.statistics
-            if name not in types or known is None:
-                continue
-            nulls[name] = nulls.get(name, 0) + known.null_count
-            if known.null_count == group.num_rows or pa.types.is_binary(types[name]):
-                continue
-            low, high = _bounds(types[name], known)
-            least[name] = min(least.get(name, low), low)
-            most[name] = max(most.get(name, high), high)
-    return {
-        "numRecords": file.num_rows,
-        "minValues": {name: _plain(value) for name, value in least.items()},
-        "maxValues": {name: _plain(value) for name, value in most.items()},
-        "nullCount": nulls,
-    }
-
-
-def _bounds(kind: pa.DataType, known: pq.Statistics) -> tuple[Any, Any]:
-    """Return bounds of the values of a row group. Parquet has none of NaN and of long texts."""
-    if pa.types.is_floating(kind):
-        most = sys.float_info.max  # JSON has no infinity
-        if not known.has_min_max:
-            return -most, most
-        return max(-most, min(known.min, most)), min(most, max(known.max, -most))
-    if pa.types.is_string(kind):
-        if not known.has_min_max:
-            return "", _LAST
-        long = len(known.max) > _TEXT
-        return known.min[:_TEXT], known.max[:_TEXT] + _LAST if long else known.max
-    return known.min, known.max
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (int, float, str)) else value.isoformat()

@@ -1,8 +1,9 @@
 """Follow a Delta table with a streaming query, in a folder or at a URL.
 
 By the versions of its log: a trigger looks for the next version alone, however many there are. A
-batch is bounded in rows and bytes, and ends at a row group of a file. Files are read with
-`deltalake`, so Spark needs no jars for an object store.
+batch is bounded in rows and bytes, and ends at a row group of a file. What Spark gets are the
+names of these; each task reads its own with `deltalake`. So Spark needs no jars for an object
+store, and Java sees only the rows that a query asks it for.
 """
 
 from __future__ import annotations
@@ -10,36 +11,35 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow import NativeFile
-from pyarrow.fs import FileType, PyFileSystem
+from pyarrow.fs import FileType
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from . import delta
+from . import delta_files
 
 ROWS = 1_000_000
 """Of a batch of the query that follows; a single row group may have more,"""
 BYTES = 256 << 20
 """and as many bytes, as the columns take in a file before they are compressed."""
 _FORMAT = "flatmq_delta"
+UNIT = "path string, group int"
+"""The columns of a row group."""
 _READ = 65_536  # rows of a RecordBatch
 _KEPT = 1000  # versions, and files, that are remembered
+
+T = TypeVar("T")
 
 
 class BatchesError(RuntimeError):
@@ -67,39 +67,115 @@ def follow(
     BatchesError, out of the query, if versions that come next were removed, or if the table is
     another one than before.
     """
+    groups = units(spark, folder, rows, size, storage_options)
+    return rows_of(groups, folder, schema, storage_options)
+
+
+def units(
+    spark: SparkSession,
+    folder: str,
+    rows: int = ROWS,
+    size: int = BYTES,
+    storage_options: dict[str, str] | None = None,
+) -> DataFrame:
+    """As `follow`, but return the row groups in which the rows are: path and number."""
     spark.dataSource.register(_Delta)
-    reader = spark.readStream.format(_FORMAT).schema(schema).option("path", folder)
+    reader = spark.readStream.format(_FORMAT).option("path", folder)
     return reader.options(rows=rows, size=size, storage=json.dumps(storage_options)).load()
 
 
 def before(
-    spark: SparkSession, folder: str, schema: str | StructType, offset: dict[str, Any], rows: int
+    spark: SparkSession, folder: str, offset: dict[str, Any], rows: int
 ) -> Iterator[DataFrame]:
-    """Yield the rows that a stream has read before an offset, about in the order of their times.
+    """Yield the row groups that a stream has read before an offset, about in the order of time.
 
     rows  of each part, about
 
     Raises BatchesError if they are no longer there.
     """
-    spark.dataSource.register(_Delta)
-    reader = Reader(folder, StructType(), rows, BYTES, None)
-    part: list[_Unit] = []
+    reader = Reader(folder, rows, BYTES, None)
+    part: list[Unit] = []
     count = 0
     for unit, group in reader.before(offset):
         if part and count + group.rows > rows:
-            yield _table(spark, folder, schema, part)
+            yield _frame(spark, part)
             part, count = [], 0
         part.append(unit)
         count += group.rows
     if part:
-        yield _table(spark, folder, schema, part)
+        yield _frame(spark, part)
 
 
-def _table(
-    spark: SparkSession, folder: str, schema: str | StructType, units: list[_Unit]
-) -> DataFrame:
-    reader = spark.read.format(_FORMAT).schema(schema).option("path", folder)
-    return reader.options(units=json.dumps(units), storage="null").load()
+def _frame(spark: SparkSession, part: list[Unit]) -> DataFrame:
+    tasks = min(len(part), spark.sparkContext.defaultParallelism)
+    return spark.createDataFrame(part, UNIT).repartition(tasks)
+
+
+def rows_of(
+    units: DataFrame, folder: str, schema: str | StructType,
+    storage_options: dict[str, str] | None = None,
+) -> DataFrame:  # fmt: skip
+    """Return the rows that are in row groups."""
+    kind = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    wanted = to_arrow_schema(kind, timezone="UTC")
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from read(folder, map(Unit._make, _listed(batch)), wanted, storage_options)
+
+    return units.mapInArrow(rows, kind)
+
+
+def work(frame: DataFrame, function: Callable[[list[Any]], T]) -> list[T]:
+    """Call a function with the rows of each task, where the task runs.
+
+    Returns what it returned. Of row groups, this is how to read them there.
+    """
+
+    def called(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [row for batch in batches for row in _listed(batch)]
+        if rows:
+            yield pa.RecordBatch.from_pydict({"found": [pickle.dumps(function(rows))]})
+
+    found = frame.mapInArrow(called, "found binary").toArrow()
+    return [pickle.loads(each) for each in found["found"].to_pylist()]
+
+
+def _listed(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return [*zip(*(column.to_pylist() for column in batch), strict=True)]
+
+
+def read(
+    folder: str, units: Iterable[Unit], schema: pa.Schema,
+    storage_options: dict[str, str] | None = None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Yield the rows of row groups, with the columns of a schema; null where a file has none.
+
+    BatchesError if a file is not here.
+    """
+    store = delta_files.store(folder, storage_options)
+    for path, of_file in itertools.groupby(units, key=lambda unit: unit.path):
+        try:
+            file = store.open_input_file(path)
+        except (FileNotFoundError, TableNotFoundError) as error:
+            raise BatchesError(
+                f"{folder}: {path} is not here. Most likely the executors run on other "
+                "machines, or in other containers, which do not share that folder: name a folder "
+                "that the driver and all executors share (NFS, HDFS), or the URL of an object "
+                "store with --state, or run with --master 'local[*]'"
+            ) from error
+        with file:
+            parquet = pq.ParquetFile(file)
+            there = [n for n in schema.names if n in parquet.schema_arrow.names]
+            groups = [unit.group for unit in of_file]
+            for batch in parquet.iter_batches(_READ, row_groups=groups, columns=there):
+                columns = [
+                    batch.column(f.name).cast(f.type)
+                    if f.name in there
+                    else pa.nulls(len(batch), f.type)
+                    for f in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class _Delta(DataSource):
@@ -107,18 +183,16 @@ class _Delta(DataSource):
     def name(cls) -> str:
         return _FORMAT
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        storage = json.loads(self.options["storage"])
-        units = [_Unit(*unit) for unit in json.loads(self.options["units"])]
-        return UnitReader(self.options["path"], schema, storage, units)
+    def schema(self) -> str:
+        return UNIT
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         storage = json.loads(self.options["storage"])
         rows, size = int(self.options["rows"]), int(self.options["size"])
-        return Reader(self.options["path"], schema, rows, size, storage)
+        return Reader(self.options["path"], rows, size, storage)
 
 
-class _Unit(NamedTuple):
+class Unit(NamedTuple):
     """A row group of a file."""
 
     path: str
@@ -133,69 +207,11 @@ class _Group(NamedTuple):
 
 
 class Units(InputPartition):
-    """Some of the row groups of a table."""
+    """Some of the row groups of a table: those of a task."""
 
-    def __init__(self, units: list[_Unit]) -> None:
+    def __init__(self, units: list[Unit]) -> None:
         super().__init__(None)
         self.units = units
-
-
-class _Table:
-    """The part that both readers share."""
-
-    def __init__(
-        self, folder: str, schema: StructType, storage_options: dict[str, str] | None
-    ) -> None:
-        self._folder = folder
-        self._schema = schema
-        self._storage = storage_options
-
-    def _store(self) -> PyFileSystem:
-        return delta.files(self._folder, self._storage)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some row groups. Has no side effects."""
-        assert isinstance(partition, Units)
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        for path, units in itertools.groupby(partition.units, key=lambda unit: unit.path):
-            with self._file(path) as file:
-                parquet = pq.ParquetFile(file)
-                there = [n for n in schema.names if n in parquet.schema_arrow.names]
-                groups = [unit.group for unit in units]
-                for batch in parquet.iter_batches(_READ, row_groups=groups, columns=there):
-                    columns = [
-                        batch.column(f.name).cast(f.type)
-                        if f.name in there
-                        else pa.nulls(len(batch), f.type)
-                        for f in schema
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _file(self, path: str) -> NativeFile:
-        try:
-            return self._store().open_input_file(path)
-        except (FileNotFoundError, TableNotFoundError) as error:
-            raise BatchesError(
-                f"{self._folder}: {path} is not here. Most likely the executors run on other "
-                "machines, or in other containers, which do not share that folder: name a folder "
-                "that the driver and all executors share (NFS, HDFS), or the URL of an object "
-                "store with --state, or run with --master 'local[*]'"
-            ) from error
-
-
-class UnitReader(_Table, DataSourceReader):
-    """A reader of row groups."""
-
-    def __init__(
-        self, folder: str, schema: StructType, storage_options: dict[str, str] | None,
-        units: list[_Unit],
-    ) -> None:  # fmt: skip
-        super().__init__(folder, schema, storage_options)
-        self._units = units
-
-    def partitions(self) -> list[InputPartition]:
-        """The row groups, about as many for each processor."""
-        return _parts(self._units)
 
 
 class Position(NamedTuple):
@@ -217,14 +233,14 @@ class Position(NamedTuple):
         return cls(version, file, group, bool(offset["whole"]))
 
 
-class Reader(_Table, DataSourceStreamReader):
-    """An offset is a position, and the identity of the table."""
+class Reader(DataSourceStreamReader):
+    """Finds the row groups that come next. An offset is a position, and the table's identity."""
 
     def __init__(
-        self, folder: str, schema: StructType, rows: int, size: int,
-        storage_options: dict[str, str] | None,
-    ) -> None:  # fmt: skip
-        super().__init__(folder, schema, storage_options)
+        self, folder: str, rows: int, size: int, storage_options: dict[str, str] | None
+    ) -> None:
+        self.folder = folder
+        self._storage = storage_options
         self._rows = rows
         self._size = size
         self._id: str | None = None
@@ -232,9 +248,9 @@ class Reader(_Table, DataSourceStreamReader):
         self._groups_of: dict[str, list[_Group]] = {}
 
     def _opened(self, version: int | None = None) -> DeltaTable | None:
-        if not DeltaTable.is_deltatable(self._folder, self._storage):
+        if not DeltaTable.is_deltatable(self.folder, self._storage):
             return None
-        return DeltaTable(self._folder, version=version, storage_options=self._storage)
+        return DeltaTable(self.folder, version=version, storage_options=self._storage)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before what the table has now, if it exists."""
@@ -257,12 +273,12 @@ class Reader(_Table, DataSourceStreamReader):
                 self._id = str(found.metadata().id)
                 if offset["table"] not in (None, self._id):
                     raise BatchesError(
-                        f"{self._folder} is another table than before: remove what was made of "
+                        f"{self.folder} is another table than before: remove what was made of "
                         "it, with its checkpoint, and start again"
                     )
                 if found.version() >= at.version and self._files(at) is None:
                     raise BatchesError(
-                        f"{self._folder}: version {at.version} of the log was removed before it "
+                        f"{self.folder}: version {at.version} of the log was removed before it "
                         "was read: remove what was made of the table, with its checkpoint, and "
                         "start again"
                     )
@@ -298,7 +314,7 @@ class Reader(_Table, DataSourceStreamReader):
         """Return the files that a version appends; none if it rewrites existing rows."""
         if self._id is None:
             return None
-        store = self._store()
+        store = delta_files.store(self.folder, self._storage)
         path = f"_delta_log/{version:020d}.json"
         if store.get_file_info(path).type is FileType.NotFound:
             return None
@@ -312,10 +328,11 @@ class Reader(_Table, DataSourceStreamReader):
         """Return the row groups of a file. Raises BatchesError if it was removed."""
         if path not in self._groups_of:
             try:
-                found = pq.read_metadata(path, filesystem=self._store())
+                store = delta_files.store(self.folder, self._storage)
+                found = pq.read_metadata(path, filesystem=store)
             except FileNotFoundError as error:
                 raise BatchesError(
-                    f"{self._folder}: {path} was removed before it was read: remove what was made "
+                    f"{self.folder}: {path} was removed before it was read: remove what was made "
                     "of the table, with its checkpoint, and start again"
                 ) from error
             if len(self._groups_of) > _KEPT:
@@ -356,12 +373,20 @@ class Reader(_Table, DataSourceStreamReader):
             return _parts([unit for unit, _ in self.before(end)])
         return _parts([unit for unit, _ in self._between(at, last)])
 
-    def _between(self, at: Position, last: Position) -> Iterator[tuple[_Unit, _Group]]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the row groups of a task. Has no side effects."""
+        assert isinstance(partition, Units)
+        paths, groups = zip(*partition.units, strict=True)
+        yield pa.RecordBatch.from_pydict(
+            {"path": pa.array(paths), "group": pa.array(groups, pa.int32())}
+        )
+
+    def _between(self, at: Position, last: Position) -> Iterator[tuple[Unit, _Group]]:
         while at != last:
             there = self._files(at)
             if there is None:
                 raise BatchesError(
-                    f"{self._folder}: version {at.version} of the log was removed before it was "
+                    f"{self.folder}: version {at.version} of the log was removed before it was "
                     "read"
                 )
             same = (at.version, at.whole) == (last.version, last.whole)
@@ -371,10 +396,10 @@ class Reader(_Table, DataSourceStreamReader):
                 groups = self._groups(path)[: last.group if same and n == last.file else None]
                 first = at.group if n == at.file else 0
                 for g, group in enumerate(groups[first:], first):
-                    yield _Unit(path, g), group
+                    yield Unit(path, g), group
             at = last if same else Position(at.version + 1, 0, 0, False)
 
-    def before(self, offset: dict[str, Any]) -> Iterator[tuple[_Unit, _Group]]:
+    def before(self, offset: dict[str, Any]) -> Iterator[tuple[Unit, _Group]]:
         """Yield the row groups before an offset. Raises BatchesError."""
         last = self._known(offset)
         if last.whole:
@@ -391,11 +416,11 @@ class Reader(_Table, DataSourceStreamReader):
             files = self._all(version)
         except DeltaError as error:
             raise BatchesError(
-                f"{self._folder}: version {version} of the table was removed"
+                f"{self.folder}: version {version} of the table was removed"
             ) from error
         for path in files:
             for n, group in enumerate(self._groups(path)):
-                yield _Unit(path, n), group
+                yield Unit(path, n), group
         if rest:
             yield from self._between(Position(last.version, 0, 0, False), last)
 
@@ -405,7 +430,7 @@ class Reader(_Table, DataSourceStreamReader):
         return next(self._between(last, newest), None) is None
 
 
-def _parts(units: list[_Unit]) -> list[InputPartition]:
+def _parts(units: list[Unit]) -> list[InputPartition]:
     parts = min(len(units), os.cpu_count() or 1)
     cuts = [len(units) * i // parts for i in range(parts + 1)] if parts else []
     return [Units(units[a:b]) for a, b in itertools.pairwise(cuts)]

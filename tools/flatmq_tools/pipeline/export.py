@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 from . import tables
-from .delta import DAY
+from .delta_files import DAY
 
 
 class ExportError(RuntimeError):

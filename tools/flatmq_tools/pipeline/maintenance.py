@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from . import checkpoints, delta, tables
+from . import checkpoints, delta, delta_files, tables
 from .delta_batches import Position
 
 FIRST = 60.0
@@ -178,5 +178,5 @@ def clean(name: str, folder: str, readers: list[dict[str, Any] | None]) -> None:
 
 def _age(folder: str, version: int) -> float:
     """Return how many seconds ago a version was committed."""
-    found = delta.files(folder).get_file_info(f"_delta_log/{version:020d}.json")
+    found = delta_files.store(folder).get_file_info(f"_delta_log/{version:020d}.json")
     return 0.0 if found.mtime is None else time.time() - found.mtime.timestamp()

@@ -24,6 +24,7 @@ import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from . import durable
+from .delta import Delta
+from .delta_batches import Unit, read, work
 from .jobs.windows import PERCENTILES
 from .log import sync_folder
-from .sinks import Sink, into
+from .sinks import query_of
 
 SIZE = 60.0  # s of a window
 LATE = 600.0
@@ -50,8 +53,14 @@ _RESET = 3600.0  # s by which arrivals must go back for the clock to follow
 _PARTS = 64  # batches whose values are kept apart, until they are written as one
 _NEVER = np.iinfo(np.int64).min // 2
 _STATE, _DEVICES, _VALUES = "state.json", "devices.arrow", "values.arrow"
-COLUMNS = ("device", "quantity", "unit", "time", "value", "received")
 _UTC = pa.timestamp("us", tz="UTC")
+_ROWS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("device", "quantity", "unit")), ("time", _UTC),
+        ("value", pa.float64()), ("received", _UTC),
+    ]
+)  # fmt: skip
+COLUMNS = _ROWS.names
 
 Ints = Any  # arrays of numpy, of integers
 Floats = Any
@@ -362,14 +371,17 @@ def _read(path: Path) -> pa.Table:
 
 def open_windows(
     folder: Path,
-    sink: Sink,
+    sink: Delta,
     size: float = SIZE,
     late: float = LATE,
     quiet: float = QUIET,
     too_late: Callable[[int, str], None] = lambda count, device: None,
     checkpoint: Path | None = None,
-) -> Callable[[DataFrame, int], None]:
+    rows: Callable[[DataFrame], pa.Table] = lambda batch: batch.select(*COLUMNS).toArrow(),
+) -> Callable[[DataFrame, int], int]:
     """Return a function for `writeStream.foreachBatch` that writes windows into the sink.
+
+    It returns how many values were in the batch.
 
     The stream is one of the table measurements. The windows of its numbers come out once each,
     even after kills.
@@ -381,6 +393,7 @@ def open_windows(
     too_late  called with how many readings of a batch came after their window had come out, and
               the device of one of them: they are in the table measurements alone
     checkpoint  of the query, if it is on this machine: see `sinks.into`
+    rows      returns the rows of a batch, with the columns of COLUMNS
 
     A batch passes through the memory of the driver, as do the values of windows that are open: 24
     bytes each.
@@ -389,18 +402,39 @@ def open_windows(
     sizes = round(size * 1e6), round(late * 1e6)
     kept: dict[int, State] = {}  # the state after a batch: one, while batches follow each other
 
-    def write(batch: DataFrame, batch_id: int) -> None:
+    def write(batch: DataFrame, batch_id: int) -> int:
+        spark = batch.sparkSession
+        query = query_of(spark)
         before = kept.get(batch_id - 1) or store.load(batch_id - 1, *sizes)
         if not batch_id:
             store.clear()
-        numbers = batch.where("value is not null and time is not null and received is not null")
-        done = step(before, numbers.select(*COLUMNS).toArrow(), quiet)
-        windows = batch.sparkSession.createDataFrame(done.windows)
-        into((lambda _: windows, sink), checkpoint=checkpoint)(batch, batch_id)
+        numbers = _numbers_of(rows(batch))
+        done = step(before, numbers, quiet)
+        if not sink.has(query, batch_id, spark):
+            if checkpoint is not None:
+                durable.batch(checkpoint, batch_id)
+            sink.add([done.windows], done.windows.schema, query, batch_id)
         store.save(batch_id, done)
         kept.clear()
         kept[batch_id] = done.state
         if done.too_late:
             too_late(done.too_late, done.example)
+        return len(numbers)
 
     return write
+
+
+def _numbers_of(rows: pa.Table) -> pa.Table:
+    """Return the rows that windows are made of: those with a number and times."""
+    wanted = [rows[name].is_valid() for name in ("value", "time", "received")]
+    return rows.filter(reduce(pc.and_, wanted))
+
+
+def numbers_of(folder: str) -> Callable[[DataFrame], pa.Table]:
+    """Return what `rows` may be of a stream of the row groups of a table in `folder`."""
+
+    def of_units(units: list[tuple[str, int]]) -> pa.Table:
+        rows = pa.Table.from_batches(read(folder, map(Unit._make, units), _ROWS), _ROWS)
+        return _numbers_of(rows)
+
+    return lambda batch: pa.concat_tables([_ROWS.empty_table(), *work(batch, of_units)])

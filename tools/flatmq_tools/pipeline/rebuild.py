@@ -8,7 +8,7 @@ from pathlib import Path
 from pyarrow.fs import FileSelector
 from rich.console import Console
 
-from . import delta, editions, tables
+from . import delta, delta_files, editions, tables
 from .in_use import InUse
 
 PARTS = {
@@ -47,7 +47,7 @@ def _remove(table: str) -> None:
     if "://" not in table:
         shutil.rmtree(table, ignore_errors=True)
     elif delta.is_there(table):
-        files = delta.files(table)
+        files = delta_files.store(table)
         # The log last: what is left after a kill is still a table.
         every = files.get_file_info(FileSelector("", recursive=True))
         for path in sorted((each.path for each in every), key=lambda path: "_delta_log" in path):

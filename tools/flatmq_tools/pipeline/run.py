@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -35,21 +34,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import checkpoints, editions, room, service, sinks
+from . import checkpoints, editions, room, service
 from .in_use import InUse, InUseError
-from .jobs import columns, measurements
+from .jobs.limits import Bounds
+from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
 from .mapping.births import Births
 from .measured import RunNumbers, of_ingest
 from .metrics import MetricsError, served
 from .notices import Notices
-from .open_windows import open_windows
+from .open_windows import numbers_of, open_windows
 from .progress import Progress
 from .receiving import Receiving, ReceivingError
-from .reported import WITHOUT_VALUE, Missing, OutOfTime
 from .session import SessionError, session
 from .state.known import Known
-from .state.once import Once, Write
+from .state.once import Once
 from .state.store import StateError
 from .tables import FOLLOWERS, Tables, TablesError, check
 
@@ -71,24 +70,12 @@ _RETRY = 5.0  # s from an error of a full disk to the first try to go on,
 _RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
 _PAUSE = 5.0  # s before a job that has failed is started again,
 _PAUSE_MOST = 600.0  # and at most, as it is doubled each time
-_OUT_OF_TIME = (
-    "readings have a time too far from their arrival: they are in the table out_of_time, and not "
-    "in measurements; --ahead and --behind set how far is too far"
-)
 _TOO_LATE = (
     "values are more than ten minutes older than the newest of their device, or came after it had "
     "been silent for an hour: they are in measurements, and in no window"
 )
-_UNSURE = (
-    "packs may be copies and are in measurements: their boots lost numbers in more than a "
-    "thousand places, or number their packs at random"
-)
 _CAUSED = "Caused by: "  # a line of a trace of Java
 _TRACE = "Traceback (most recent call last):"
-
-_MESSAGE = ", ".join(
-    f"`{name}` {kind}" for name, kind in {**columns.MESSAGE, **columns.INVALID}.items()
-)
 
 
 class RunError(RuntimeError):
@@ -111,10 +98,10 @@ class Plan:
     """s between two refreshes of the health tables, and more if one takes more than a tenth of
     that; they are refreshed at the end in any case."""
     identity: str = "topic"
-    """What names the device of a pack: see `measurements.packs`."""
+    """What names the device of a pack: see `parsing.Reads`."""
     mapping: Sequence[str] = ()
-    """Mapping files and shipped mappings, in their order: see `measurements.mapped`."""
-    bounds: measurements.Bounds = field(default_factory=measurements.Bounds)
+    """Mapping files and shipped mappings, in their order: see `parsing.mapped`."""
+    bounds: Bounds = field(default_factory=Bounds)
     """How far the time of a reading may be from its arrival."""
     url: str | None = None
     """Where the tables are, instead of in `out`: the URL of a folder in an object store."""
@@ -136,10 +123,11 @@ class Run:
             )
         self._spark = spark
         self._plan = plan
-        self._mapping = measurements.mapped(plan.mapping, plan.identity)
+        self._mapping = mapped(plan.mapping, plan.identity)
         self._births = Births(plan.out / "state" / "births.json")
         self.say = say
         self._seen: dict[str, int] = {}  # the last batch of each query that was noted
+        self._came: dict[tuple[str, int], int] = {}  # rows in batches that are not noted yet
         self.notices = Notices()
         """What people are to know while it runs."""
         self.numbers = RunNumbers()
@@ -189,75 +177,51 @@ class Run:
     # The queries
 
     def _measurements(self) -> StreamingQuery:
-        frame = self._tables.follow("raw", _MESSAGE)
-        table, add = self._tables.sink, self.notices.add
-        checkpoint = self._checkpoint("measurements")
-        values = Missing(table("measurements"), partial(add, WITHOUT_VALUE))
-        plain = sinks.into((measurements.values, values), checkpoint=checkpoint)
-        several = sinks.into(
-            (self._in_time, values),
-            (self._out_of_time, OutOfTime(table("out_of_time"), partial(add, _OUT_OF_TIME))),
-            (measurements.dead, table("dead_letters")),
-            checkpoint=checkpoint,
-        )
-
-        def write(packs: DataFrame, batch: int, is_plain: bool) -> None:
-            # The first batch makes the table dead_letters, also if it has none.
-            (plain if is_plain and batch else several)(packs, batch)
-
-        return self._start("measurements", frame, self._without_copies("measurements", write))
+        return self._start("measurements", "raw", self._once("measurements"))
 
     def _packs(self) -> StreamingQuery:
         """Start the query for the health tables without the table measurements."""
-        write = self._without_copies("health", lambda packs, batch, is_plain: None)
-        return self._start("health", self._tables.follow("raw", _MESSAGE), write)
+        return self._start("health", "raw", self._once("health"))
 
     def _fleet(self) -> Known:
         plan = self._plan
         name = "measurements" if "measurements" in plan.jobs else "health"
-        return Known(
-            plan.out / "state" / f"{name}.sqlite", self._tables.out, plan.health_every,
-            unsure=lambda count: self.notices.add(_UNSURE, count),
-            bounds=plan.bounds,
+        file = plan.out / "state" / f"{name}.sqlite"
+        return Known(file, self._tables.out, plan.health_every)
+
+    def _once(self, name: str) -> Once:
+        """Return what adds the messages of raw to the tables of a job, each once."""
+        once = Once(
+            self._known.file, self.where, self._checkpoint(name).absolute(),
+            {table: self._tables.sink(table) for table in _TABLES.get(name, ())},
+            Reads(self._plan.identity, mapping=self._mapping), self._births, self._plan.bounds,
+            say=self.notices.add,
         )  # fmt: skip
-
-    def _without_copies(self, name: str, write: Write) -> Once:
-        """Return a writer that writes the packs of messages, each once."""
-        parse = partial(
-            measurements.packs, identity=self._plan.identity, mapping=self._mapping,
-            births=self._births,
-        )  # fmt: skip
-        table = self._tables.of("raw")
-        return self._known.once(table, self._checkpoint(name), parse, write)
-
-    def _in_time(self, packs: DataFrame) -> DataFrame:
-        return measurements.in_time(measurements.values(packs), self._plan.bounds)
-
-    def _out_of_time(self, packs: DataFrame) -> DataFrame:
-        return measurements.out_of_time(measurements.values(packs), self._plan.bounds)
+        return self._known.writes(once)
 
     def _windows(self) -> StreamingQuery:
-        # Of no message there is the schema, too.
-        none = self._spark.createDataFrame([], _MESSAGE)
-        schema = measurements.measurements(none).schema
-        values = self._tables.follow("measurements", schema)
         write = open_windows(
             self._plan.out / "state" / "windows", self._tables.sink("windows"),
             too_late=lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
             checkpoint=self._checkpoint("windows"),
+            rows=numbers_of(self._tables.of("measurements")),
         )  # fmt: skip
-        return self._start("windows", values, write)
+        return self._start("windows", "measurements", write)
 
     def _start(
-        self, name: str, frame: DataFrame, write: Callable[[DataFrame, int], None]
+        self, name: str, table: str, write: Callable[[DataFrame, int], int]
     ) -> StreamingQuery:
+        def counted(batch: DataFrame, number: int) -> None:
+            self._came[name, number] = write(batch, number)
+
         checkpoint = self._checkpoint(name)
         if checkpoints.is_unused(checkpoint):
             # Spark refuses what a full disk may have left of the first start of a query.
             shutil.rmtree(checkpoint, ignore_errors=True)
         return (
-            frame.writeStream.queryName(name)
-            .foreachBatch(self._gates[name].through(write))
+            self._tables.units(table)
+            .writeStream.queryName(name)
+            .foreachBatch(self._gates[name].through(counted))
             .option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
@@ -382,8 +346,8 @@ class Run:
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 known["triggerMs"] = round(self._plan.trigger * 1000)
-                if known["name"] in FOLLOWERS["raw"]:
-                    known["numInputRows"] = self._known.came(known["batchId"])
+                key = known["name"], known["batchId"]
+                known["numInputRows"] = self._came.get(key, 0)  # Spark counts row groups
                 try:
                     self._progress.write(json.dumps(known))
                 except OSError as error:
@@ -391,6 +355,7 @@ class Run:
                         raise
                     self._pause(error)
                     return  # Spark keeps the last hundred: it is noted when there is room
+                self._came.pop(key, None)
                 self._seen[known["name"]] = known["batchId"]
                 if known["name"] in FOLLOWERS["raw"]:
                     self._read += known["numInputRows"]
@@ -624,9 +589,15 @@ def reason(error: PySparkException) -> str:
     known = [line for line in lines if _OWN.match(line)]
     if known:
         return known[-1]
-    said = "\n".join(lines[:3])
+    said = _of_python(lines) or "\n".join(lines[:3])
     cause = _cause(error)
     return said if cause in said else f"{said}\ncaused by {cause}"
+
+
+def _of_python(lines: Sequence[str]) -> str:
+    """Return the error of the innermost trace of Python in these lines; empty if there is none."""
+    begin = max((n for n, line in enumerate(lines, 1) if line.endswith(_TRACE)), default=None)
+    return "" if begin is None else next((line for line in lines[begin:] if line.strip()), "")
 
 
 def _cause(error: BaseException) -> str:
@@ -635,11 +606,8 @@ def _cause(error: BaseException) -> str:
     found = [n for n, line in enumerate(lines) if line.startswith(_CAUSED)]
     if not found:
         return ""
-    cause = lines[found[-1]].removeprefix(_CAUSED)
-    if cause.endswith(_TRACE):  # of Python, whose error is in the line that ends its trace
-        rest = lines[found[-1] + 1 :]
-        cause = next((line for line in rest if not line[0].isspace()), cause)
-    return cause
+    rest = [line for line in lines[found[-1] :] if not line[0].isspace()]
+    return _of_python(rest) or rest[0].removeprefix(_CAUSED)
 
 
 def _texts(error: BaseException) -> list[str]:

@@ -38,6 +38,14 @@ class Sink(Protocol):
         """Add the batch: all of it or nothing."""
 
 
+def query_of(spark: SparkSession) -> str:
+    """Return the identity of the query whose batch is being written. SinkError if none is."""
+    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    if not query:
+        raise SinkError("a sink writes batches of a streaming query: use foreachBatch")
+    return query
+
+
 def into(*tables: tuple[Transform, Sink], checkpoint: str | Path | None = None) -> Write:
     """Return a function for `writeStream.foreachBatch` that writes each batch into tables.
 
@@ -56,9 +64,7 @@ def into(*tables: tuple[Transform, Sink], checkpoint: str | Path | None = None) 
                 "cluster itself, with spark-submit for example"
             )
         spark = batch.sparkSession
-        query = spark.sparkContext.getLocalProperty(_QUERY_ID)
-        if not query:
-            raise SinkError("a sink writes batches of a streaming query: use foreachBatch")
+        query = query_of(spark)
         wanted = [each for each in tables if not each[1].has(query, batch_id, spark)]
         if not wanted:
             # The run was killed after the last of them, before Spark recorded it. The query's

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import delta
+from . import delta, delta_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 BY_DAY = {
     "raw": "timestamp", "dead_letters": "timestamp", "measurements": "received",
@@ -51,11 +50,11 @@ class Tables:
         """Return the number of rows written to a table since this was made."""
         return self.sink(name).rows
 
-    def follow(self, name: str, schema: str | StructType) -> DataFrame:
-        """Return the rows of a table, and those that are added later, as a stream."""
+    def units(self, name: str) -> DataFrame:
+        """Return the row groups of a table, and those that are added later, as a stream."""
         from . import delta_batches
 
-        return delta_batches.follow(self._spark, self.of(name), schema)
+        return delta_batches.units(self._spark, self.of(name))
 
     def of(self, name: str) -> str:
         """Return the folder or URL of a table."""
@@ -65,7 +64,7 @@ class Tables:
 def check(url: str) -> None:
     """Look for a table at a URL. Raises TablesError if the URL cannot be reached."""
     try:
-        delta.files(of(url, "raw")).get_file_info("_delta_log/_last_checkpoint")
+        delta_files.store(of(url, "raw")).get_file_info("_delta_log/_last_checkpoint")
     except Exception as error:  # deltalake has errors of its own for each store
         lines = [_SHOWN.sub("", line).strip() for line in str(error).splitlines()]
         said = ": ".join(line for line in lines if line)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import col, when
 
 MESSAGE = {
     "topic": "string",
@@ -41,23 +40,27 @@ def messages(frame: DataFrame) -> DataFrame:
     return frame.select(*MESSAGE)
 
 
-def with_fault(frame: DataFrame) -> DataFrame:
-    """Return what `messages` does, and a column `fault`: a rule of MQTT that the message breaks.
-
-    It is null for others. `names` says how topic names are written that are not valid.
-    """
-    topic = col("topic")
-    escaped = topic.contains("#")
-    fault = (
-        when(topic == "", "topic name: empty")
-        .when(escaped & topic.contains("#00"), "topic name: U+0000 is not allowed")
-        .when(escaped & topic.rlike("#[89A-F]"), "topic name: not UTF-8")
-        .when(escaped | topic.contains("+"), "topic name: wildcards are not allowed")
-    )
-    if INVALID.keys() <= {*frame.columns}:
-        fault = fault.when(col("invalid_properties").isNotNull(), "properties: not valid")
+def with_properties(frame: DataFrame) -> DataFrame:
+    """Return what `messages` does, and the invalid properties if the frame has them."""
+    there = INVALID.keys() & {*frame.columns}
     messages(frame)  # raises ColumnsError
-    return frame.select(*MESSAGE, fault.alias("fault"))
+    return frame.select(*MESSAGE, *there)
+
+
+def fault(topic: str) -> str | None:
+    """Return the rule of MQTT that a topic name breaks; None if it is valid.
+
+    `names` says how topic names are written that are not valid.
+    """
+    if not topic:
+        return "topic name: empty"
+    if "#00" in topic:
+        return "topic name: U+0000 is not allowed"
+    if re.search("#[89A-F]", topic):
+        return "topic name: not UTF-8"
+    if "#" in topic or "+" in topic:
+        return "topic name: wildcards are not allowed"
+    return None
 
 
 def _check(name: str, found: str, kind: str) -> None:

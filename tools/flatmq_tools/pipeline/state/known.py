@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ..jobs.measurements import Bounds
-from .once import Once, Parse, Write
+from .once import Once
 from .snapshots import Snapshots
 
 _SHARE = 10  # times what a refresh took pass before the next one
@@ -17,40 +15,26 @@ _SHARE = 10  # times what a refresh took pass before the next one
 class Known:
     """The state of a run.
 
-    file    of the state
-    out     the folder or URL of the tables health, devices and gaps
-    every   s between two refreshes of these tables, and more if one takes more than a tenth
-    unsure  called with the number of packs of a batch that may be copies, and are written
-    bounds  how far the time of a reading may be from its arrival
+    file   of the state
+    out    the folder or URL of the tables health, devices and gaps
+    every  s between two refreshes of these tables, and more if one takes more than a tenth
     """
 
-    def __init__(
-        self, file: Path, out: str, every: float,
-        unsure: Callable[[int], None], bounds: Bounds | None = None,
-    ) -> None:  # fmt: skip
-        self._bounds = bounds
-        self._file = file
+    def __init__(self, file: Path, out: str, every: float) -> None:
+        self.file = file
         self._snapshots = Snapshots(file, out)
         self._every = every
-        self._unsure = unsure
         self._once: Once | None = None
         self._worker = ThreadPoolExecutor(1, "health")
         self._refreshing: Future[float] | None = None
         self._due = time.monotonic() + every
 
-    def once(self, raw: str, checkpoint: Path, parse: Parse, write: Write) -> Once:
-        """Return what `foreachBatch` takes; the one from before is of no use then."""
+    def writes(self, once: Once) -> Once:
+        """Note who writes the state now; the one from before is of no use then."""
         if self._once is not None:
             self._once.close()
-        self._once = Once(
-            self._file, raw, str(checkpoint.absolute()), parse, write, unsure=self._unsure,
-            bounds=self._bounds,
-        )  # fmt: skip
-        return self._once
-
-    def came(self, batch: int) -> int:
-        """Return how many messages were in one of the newest batches."""
-        return 0 if self._once is None else self._once.came.get(batch, 0)
+        self._once = once
+        return once
 
     def look(self) -> None:
         """Have the tables refreshed in the background, if they are due.

@@ -7,158 +7,171 @@ marked against the same state again, so its rows are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import dataclasses
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from .. import checkpoints, delta_batches
+from .. import checkpoints, delta_batches, delta_files, durable
+from ..delta import Delta
+from ..delta_files import Added, Files
 from ..jobs import columns, measurements
-from . import history
-from .arrivals import Arrivals, Marked, State, Status
-from .history import Came, Dead
+from ..jobs.limits import Bounds
+from ..jobs.parsing import Reads
+from ..mapping.births import Births
+from ..sinks import query_of
+from . import taking
+from .arrivals import Arrivals, Marked, State
+from .groups import Bools
+from .history import Came
 from .store import Place, StateError, Store
+from .taking import SCHEMAS, Fix, Taken, Task
 from .unnumbered import Unnumbered
 
-_QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
-_FEW = 1000  # copies that go into the plan of a query; more go as a table
-_STATUS = 32  # characters of a status that are kept
-_TOPIC = 200  # characters of the topic name of a dead letter that are kept
 _ROW = "row"
-_NEWEST = 100  # batches
 _ROWS = 1_000_000  # of raw that are read again at a time
-_MESSAGE = ", ".join(f"{name} {kind}" for name, kind in columns.MESSAGE.items())
-
-Parse = Callable[[DataFrame], DataFrame]
-Write = Callable[[DataFrame, int, bool], None]
-"""Takes the packs of a batch without copies, the number of the batch, and whether it is plain:
-nothing in it is a dead letter, and all readings are in time."""
+_MESSAGE = ", ".join(f"{n} {kind}" for n, kind in (columns.MESSAGE | columns.INVALID).items())
+_MADE = ("measurements", "dead_letters")
+"""Tables that the first batch makes, also without rows."""
+WITHOUT_VALUE = (
+    "values are null in measurements: they are numbers that no column can hold, such as NaN or "
+    "1e400, or bytes that a mapping cannot decode"
+)
+OUT_OF_TIME = (
+    "readings have a time too far from their arrival: they are in the table out_of_time, and not "
+    "in measurements; --ahead and --behind set how far is too far"
+)
+UNSURE = (
+    "packs may be copies and are in measurements: their boots lost numbers in more than a "
+    "thousand places, or number their packs at random"
+)
 
 
 class Once:
-    """A function for `writeStream.foreachBatch`, for a query that follows the table raw.
+    """A function for `writeStream.foreachBatch`, for a query of the row groups of the table raw.
 
     file        the state; a path on this machine
     raw         the table raw: a path or URL
     checkpoint  the checkpoint of the query: a path on this machine
-    parse       turns messages into packs, as `measurements.packs` does
-    write       writes each batch once, as `sinks.into` does; not called again for one that is
-                included
-    status      topic filters of statuses; the second level names the device
-    unsure      is called with the number of packs in a batch that may be copies and were written,
-                because their boot has more gaps than the state keeps
+    tables      by name, some of `taking.SCHEMAS`: what the rows of each batch are added to
+    reads       how messages are read
+    births      the birth certificates of Sparkplug B that are known
     bounds      how far the time of a reading may be from its arrival
+    status      topic filters of statuses; the second level names the device
+    say         called with a text for people, how often, and an example: see WITHOUT_VALUE,
+                OUT_OF_TIME and UNSURE
 
     If the state is missing or older than the query, the missing batches are read from raw.
     """
 
     def __init__(
-        self, file: Path, raw: str, checkpoint: str, parse: Parse, write: Write,
+        self, file: Path, raw: str, checkpoint: Path, tables: Mapping[str, Delta],
+        reads: Reads | None = None, births: Births | None = None, bounds: Bounds | None = None,
         status: Sequence[str] = columns.STATUS,
-        unsure: Callable[[int], None] = lambda count: None,
-        bounds: measurements.Bounds | None = None,
+        say: Callable[[str, int, str], None] = lambda text, count, example: None,
     ) -> None:  # fmt: skip
-        self._bounds = bounds or measurements.Bounds()
         self._state = State(Store(file))
         self._raw = raw
         self._checkpoint = checkpoint
-        self._parse = parse
-        self._write = write
+        self._tables = tables
+        self._files: dict[str, Files] = {}
+        self._reads = reads or Reads()
+        self._births = births
+        self._bounds = bounds or Bounds()
         self._status = status
-        self._unsure = unsure
-        self._messages = 0  # in the last batch
-        self.came: dict[int, int] = {}
-        """Messages in each of the newest batches: Spark counts those that it reads twice twice."""
+        self._say = say
+        self._last: tuple[str, int] | None = None
+        """The query and number of the last batch that this has done whole."""
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+    def __call__(self, batch: DataFrame, batch_id: int) -> int:
+        """Write a batch, and return how many messages are in it."""
         spark = batch.sparkSession
-        query = spark.sparkContext.getLocalProperty(_QUERY)
-        if not query:
-            raise StateError("copies are removed from a streaming query: use foreachBatch")
+        query = query_of(spark)
         place = self._state.store.place()
         if place is None or (place.query, place.batch) not in (
             (query, batch_id), (query, batch_id - 1),
         ):  # fmt: skip
             self._catch_up(spark, query, batch_id)
         elif place.batch == batch_id:
-            return  # The run was killed before Spark recorded that the batch is done.
-        marked = self._take(batch, lambda packs, plain: self._write(packs, batch_id, plain))
-        self.came.pop(batch_id - _NEWEST, None)
-        self.came[batch_id] = self._messages
-        self._state.commit(marked, Place(query, batch_id, None, None))
-        if marked.unsure:
-            self._unsure(marked.unsure)
+            return 0  # The run was killed before Spark recorded that the batch is done.
+        wanted = self._wanted(query, batch_id, spark)
+        batched = _Batch(self._state, self._taken(batch, wanted))
+        if wanted:
+            self._write(batched, wanted, query, batch_id, spark)
+        self._state.commit(batched.marked, Place(query, batch_id, None, None))
+        self._last = query, batch_id
+        for text, count, example in batched.odd():
+            if count:
+                self._say(text, count, example)
+        return batched.messages
 
     def close(self) -> None:
         """Close the file."""
         self._state.store.close()
 
-    def _take(self, batch: DataFrame, write: Callable[[DataFrame, bool], None] | None) -> Marked:
-        """Mark a batch, and write the packs that are not copies."""
-        packs = self._parse(batch).withColumn(_ROW, F.monotonically_increasing_id())
-        packs = packs.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            keys = _keys(packs, self._bounds).toArrow()
-            alive = keys["reason"].is_null()
-            counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
-            counted, counters = self._state.numbered(keys.filter(counting))
-            numbered = pc.and_(alive, keys["seq"].is_valid())
-            known = keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
-            arrivals = Arrivals.of(pa.concat_tables([known, counted]))
-            others = Unnumbered.of(keys.filter(pc.and_not(alive, numbered)))
-            statuses, now, came = self._heard(batch)
-            self._messages = int(came.messages.sum())
-            came.dead = _dead(keys.filter(pc.invert(alive)))
-            marked = self._state.mark(arrivals, statuses, now, others, came)
-            marked.counters = counters
-            if write is not None:
-                fresh = _without(_with_boots(packs, counted), marked.copies.tolist()).drop(_ROW)
-                write(fresh, pc.all(keys["plain"], min_count=0).as_py())
-        finally:
-            packs.unpersist()
-        return marked
+    def _wanted(self, query: str, batch_id: int, spark: SparkSession) -> list[str]:
+        """Return the tables that lack a batch: only the first one may be there already."""
+        if self._last == (query, batch_id - 1):
+            return [*self._tables]
+        return [n for n, table in self._tables.items() if not table.has(query, batch_id, spark)]
 
-    def _heard(self, batch: DataFrame) -> tuple[list[Status], int | None, Came]:
-        """Return what is known of a batch without parsing it.
+    def _taken(self, units: DataFrame, tables: Sequence[str]) -> list[Taken]:
+        """Have the tasks read the row groups, and write what becomes of them."""
+        for name in tables:
+            if name not in self._files:
+                self._files[name] = self._tables[name].writing(SCHEMAS[name])
+        reads = self._reads
+        if reads.mapping is not None and reads.mapping.births is not None:
+            messages = delta_batches.rows_of(units, self._raw, _MESSAGE)
+            sessions = measurements.sessions(messages, reads.mapping, self._births)
+            reads = dataclasses.replace(reads, sessions=sessions)
+        files = {name: self._files[name] for name in tables}
+        task = Task(self._raw, reads, self._bounds, self._status, files)
+        return delta_batches.work(units, partial(taking.take, task))
 
-        This is the newest status of each device, the arrival of the newest message, and the number
-        of messages in each second.
-        """
-        is_status = columns.matched(F.col("topic"), self._status)
-        device = F.when(is_status, F.get(F.split("topic", "/"), F.lit(1)))
-        text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
-        at = _micros("timestamp")
-        rows = (
-            batch.select(
-                device.alias("device"), at.alias("at"), "offset",
-                F.when(is_status, text).alias("status"),
-            )
-            .groupBy("device", F.floor(F.col("at") / history.SECOND).alias("second"))
-            .agg(
-                F.count("*").alias("messages"),
-                F.min("at").alias("first"),
-                F.max("at").alias("last"),
-                F.max_by(F.struct("status", "at", "offset"), F.struct("at", "offset")).alias("s"),
-            )
-            .toArrow()
-        )  # fmt: skip
-        newest: dict[str, Status] = {}
-        for row in rows.filter(rows["device"].is_valid()).to_pylist():
-            said, known = row["s"], newest.get(row["device"])
-            if known is None or (said["at"], said["offset"]) > (known.at, known.offset):
-                newest[row["device"]] = Status(
-                    row["device"], said["status"] or None, said["at"], said["offset"]
-                )
-        first, last, messages = (
-            rows[name].to_numpy().astype(np.int64) for name in ("first", "last", "messages")
-        )
-        now = int(last.max()) if len(last) else None
-        return list(newest.values()), now, Came(first, messages, first, last)
+    def _write(
+        self, batched: _Batch, tables: Sequence[str], query: str, batch_id: int,
+        spark: SparkSession,
+    ) -> None:  # fmt: skip
+        """Add the rows of a batch to these tables, without those that came before."""
+        wrong = [fix for fix in batched.fixes() if fix.table in tables]
+        right = self._fixed(spark, wrong)
+        # A batch of the same number may not have other rows after a power cut.
+        durable.batch(self._checkpoint, batch_id)
+        for name in tables:
+            files = [f for part in batched.parts for f in part.files[name]]
+            bad = {fix.path for fix in wrong if fix.table == name}
+            files = [file for file in files if file.path not in bad] + right.get(name, [])
+            if files or (not batch_id and name in _MADE):
+                self._tables[name].commit(files, SCHEMAS[name], query, batch_id)
+        for fix in wrong:
+            with contextlib.suppress(OSError):
+                delta_files.store(self._tables[fix.table].folder).delete_file(fix.path)
+
+    def _fixed(self, spark: SparkSession, wrong: list[Fix]) -> dict[str, list[Added]]:
+        """Have tasks write files again."""
+        if not wrong:
+            return {}
+        where = {name: (self._tables[name].folder, files) for name, files in self._files.items()}
+
+        def again(rows: list[tuple[bytes]]) -> list[tuple[str, list[Added]]]:
+            each = [pickle.loads(data) for (data,) in rows]
+            return [(fix.table, taking.fixed(*where[fix.table], fix)) for fix in each]
+
+        tasks = min(len(wrong), spark.sparkContext.defaultParallelism)
+        rows = spark.createDataFrame([(pickle.dumps(fix),) for fix in wrong], "fix binary")
+        found: dict[str, list[Added]] = {}
+        for part in delta_batches.work(rows.repartition(tasks), again):
+            for name, added in part:
+                found.setdefault(name, []).extend(added)
+        return found
 
     # From raw, if the state is older than the query
 
@@ -175,51 +188,69 @@ class Once:
                 f"be read again from raw: restore the file, or remove the tables made from raw, "
                 f"with their checkpoint {self._checkpoint}, and start again"
             )
-        for part in delta_batches.before(spark, self._raw, _MESSAGE, until, _ROWS):
-            self._state.commit(self._take(part, None), Place(query, None, None, None))
+        for part in delta_batches.before(spark, self._raw, until, _ROWS):
+            marked = _Batch(self._state, self._taken(part, ())).marked
+            self._state.commit(marked, Place(query, None, None, None))
 
 
-def _keys(packs: DataFrame, bounds: measurements.Bounds) -> DataFrame:
-    """Return the columns of Arrivals, of Unnumbered and of Dead."""
-    delay = _micros("timestamp") - _micros("time")
-    is_dead = F.col("reason").isNotNull()
-    # Records have the time of arrival where the device says none.
-    said = F.xxhash64(
-        F.when(F.col("told"), F.col("time")),
-        F.transform("records", lambda record: record.dropFields("time")),
-    )
-    return packs.select(
-        _ROW, "device", "boot", "seq", _micros("timestamp").alias("at"), "offset",
-        F.when(F.col("told"), delay).alias("delay"), "retain", "dup", "reason",
-        F.when(F.col("boot").isNull() & F.col("seq").isNotNull(), said).alias("said"),
-        F.when(is_dead, measurements.kind(F.col("reason"))).alias("kind"),
-        F.when(is_dead, F.substring("topic", 1, _TOPIC)).alias("topic"),
-        (~is_dead & measurements.all_in_time(bounds)).alias("plain"),
-    )  # fmt: skip
+class _Batch:
+    """A batch whose tasks are done, marked against the state."""
+
+    def __init__(self, state: State, parts: list[Taken]) -> None:
+        self.parts = parts
+        keys = (
+            pa.concat_tables(part.keys for part in parts) if parts else taking.KEYS.empty_table()
+        )
+        self._keys = keys.append_column(_ROW, pa.array(np.arange(len(keys))))
+        counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
+        counted, counters = state.numbered(self._keys.filter(counting))
+        numbered = self._keys["seq"].is_valid()
+        known = self._keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
+        arrivals = Arrivals.of(pa.concat_tables([known, counted]))
+        others = Unnumbered.of(self._keys.filter(pc.invert(numbered)))
+        came = _together([part.came for part in parts])
+        self.messages = int(came.messages.sum())
+        now = int(came.last.max()) if len(came.last) else None
+        statuses = [status for part in parts for status in part.statuses]
+        self.marked: Marked = state.mark(arrivals, statuses, now, others, came)
+        self.marked.counters = counters
+        self._copies: Bools = np.zeros(len(keys), np.bool_)
+        self._copies[self.marked.copies] = True
+        boots = keys["boot"].combine_chunks()
+        if len(counted):
+            row = pc.index_in(self._keys[_ROW], counted[_ROW])
+            boots = pc.coalesce(boots, counted["boot"].take(row))
+        self._boots: pa.ChunkedArray = pa.chunked_array([boots])
+
+    def fixes(self) -> list[Fix]:
+        """Return the files with rows that came before, or that lack their boot."""
+        found = []
+        begin = 0
+        for part in self.parts:
+            end = begin + len(part.keys)
+            boots = self._boots.slice(begin, end - begin)
+            found += taking.fixes(part, self._copies[begin:end], boots)
+            begin = end
+        return found
+
+    def odd(self) -> list[tuple[str, int, str]]:
+        """Return what people are to know: text, how often, an example."""
+
+        def of(name: str) -> tuple[int, str]:
+            counts = self._keys[name].to_numpy()[~self._copies]
+            return int(counts.sum()), next(
+                filter(None, (getattr(p, name) for p in self.parts)), ""
+            )
+
+        return [
+            (WITHOUT_VALUE, *of("without_value")), (OUT_OF_TIME, *of("out_of_time")),
+            (UNSURE, self.marked.unsure, ""),
+        ]  # fmt: skip
 
 
-def _dead(rows: pa.Table) -> list[Dead]:
-    names = ("kind", "reason", "topic", "at", "offset")
-    return [Dead(*row) for row in zip(*(rows[n].to_pylist() for n in names), strict=True)]
-
-
-def _with_boots(packs: DataFrame, counted: pa.Table) -> DataFrame:
-    """Return packs with the boots of those that do not have one themselves."""
-    if not len(counted):
-        return packs
-    boots = pa.table({_ROW: counted[_ROW], "found": counted["boot"]})
-    rows = packs.join(F.broadcast(packs.sparkSession.createDataFrame(boots)), _ROW, "left")
-    return rows.withColumn("boot", F.coalesce("boot", "found")).drop("found")
-
-
-def _without(packs: DataFrame, copies: list[int]) -> DataFrame:
-    if not copies:
-        return packs
-    if len(copies) <= _FEW:
-        return packs.where(~F.col(_ROW).isin(copies))
-    table = packs.sparkSession.createDataFrame(pa.table({_ROW: pa.array(copies, pa.int64())}))
-    return packs.join(F.broadcast(table), _ROW, "left_anti")
-
-
-def _micros(column: str) -> Column:
-    return F.unix_micros(column)
+def _together(parts: Sequence[Came]) -> Came:
+    if not parts:
+        return Came.nothing()
+    rows = ((part.at, part.messages, part.first, part.last) for part in parts)
+    at, messages, first, last = (np.concatenate(each) for each in zip(*rows, strict=True))
+    return Came(at, messages, first, last, [dead for part in parts for dead in part.dead])
