@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def _age(table: Path) -> None:
 def _work(out: Path | str, **more: Any) -> list[str]:
     """Maintain the tables once, and return what is said."""
     lines: list[str] = []
-    notes = Path(out) / "checkpoints" if "://" not in str(out) else Path("nowhere")
+    notes = more.pop("notes", None) or Path(out) / "checkpoints"
     at_work = Maintenance(str(out), notes, lines.append, more.pop("keep", None))
     at_work.work(**more)
     at_work.close()
@@ -95,6 +96,14 @@ def test_each_row_is_there_once_before_and_after(tmp_path: Path) -> None:
     # Whoever began before goes on with the old files, and the sink knows which batches are there.
     assert begun.to_pyarrow_table().num_rows == 24
     assert now.transaction_version(QUERY) == 11
+
+
+def test_two_at_once_leave_each_row_there_once(tmp_path: Path) -> None:
+    for number in range(12):
+        _add(tmp_path, number)
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(_work, [tmp_path] * 2)] == [[], []]
+    assert _numbers(tmp_path) == list(range(24))
 
 
 def test_a_run_goes_on_meanwhile(tmp_path: Path) -> None:
@@ -176,12 +185,12 @@ def test_old_entries_of_the_log_go_once_they_were_read(tmp_path: Path) -> None:
     assert _read(tmp_path, offset) == [8, 9]
 
 
-def test_tables_of_an_object_store() -> None:
+def test_tables_of_an_object_store(tmp_path: Path) -> None:
     with store():
         out = f"s3://{BUCKET}/out"
         for number, at in enumerate((OLD, NOW, NOW)):
             _add(out, number, at)
-        (line,) = _work(out, keep=86_400.0)
+        (line,) = _work(out, keep=86_400.0, notes=tmp_path / "notes")
         assert line.startswith("removed 1 day before ")
         assert _numbers(out) == [2, 3, 4, 5]
         assert len(DeltaTable(f"{out}/raw").file_uris()) == 1

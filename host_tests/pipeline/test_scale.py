@@ -8,7 +8,8 @@ from flatmq_rigs.pipeline import scale
 
 SIZES = scale.Sizes(messages=1000, raw=40, measurements=20)
 COSTS = scale.Costs(
-    rate=1000, memory=4096, broker=36e-6, ingest=32e-6, boards=60e-6, connect=72e-6
+    rate=1000, memory=4096, broker=36e-6, ingest=32e-6, boards=60e-6, connect=72e-6,
+    driver=60e-6,
 )  # fmt: skip
 TRIED = scale.Tried(boards=5000, rate=4960, boards_cpu=0.25, sent=4000, shares=(1990, 2010))
 
@@ -25,6 +26,7 @@ def test_the_plan_is_arithmetic_on_what_was_measured() -> None:
     assert told["their memory"] == ["41 MB", "4.1 GB", "410 GB"]
     assert told["their cores in use"] == ["0.01", "0.60", "60.00"]
     assert told["ingest processes"] == ["1", "2", "107"]  # half a core each
+    assert told["Spark's driver: cores"] == ["0.01", "1.00", "100.00"]
     assert told["raw and measurements a day"] == ["864 MB", "86.4 GB", "8.64 TB"]
     assert told["5,000 boards at one broker"][0] == "4,960 readings a second"
     assert told["2 ingests share one broker's messages"][0] == "1,990 and 2,010"

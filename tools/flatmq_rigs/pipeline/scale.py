@@ -22,8 +22,12 @@ from flatmq_tools import broker as brokers
 from flatmq_tools import fleet
 from flatmq_tools.fleet import plan
 from flatmq_tools.fleet.fleet import Fleet
+from flatmq_tools.pipeline.state import history
+from flatmq_tools.pipeline.state.arrivals import State
+from flatmq_tools.pipeline.state.store import Place, Store
 
 from .. import results
+from .bench import past
 from .processes import Command, CommandError
 
 NAME = "scale"
@@ -31,6 +35,7 @@ DEVICES = 1000
 CROWD = 5000
 SHARING = 200
 INGESTS = 2
+MANY = 100_000
 SECONDS = 20.0
 PATIENCE = 30.0  # seconds
 FLEETS = (10_000, 1_000_000, 100_000_000)
@@ -69,6 +74,8 @@ class Costs:
     boards: float
     connect: float
     """Seconds of the broker's CPU, a connection with its subscription and its status."""
+    driver: float
+    """Seconds of CPU a reading, for the state of MANY boards."""
 
 
 @dataclass
@@ -181,7 +188,24 @@ def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
             (last[1] - first[1]) / readings,
             made.figures.run_cpu / readings,
             (first[0] - cpu) / devices,
+            kept(MANY),
         )
+
+
+def kept(boards: int) -> float:
+    """Return the CPU of the driver, in seconds a reading, that the state of the boards takes.
+
+    A batch has a reading of each, and is the third of a run.
+    """
+    fleet = past.Fleet(boards, round(time.time()) // 86_400 * 86_400 * history.SECOND)
+    with tempfile.TemporaryDirectory(prefix="flatmq-scale-") as folder:
+        with Store(Path(folder, "state.sqlite")) as store:
+            state = State(store)
+            for minute in range(3):
+                packs = fleet.arrivals(minute, 1)
+                begin = time.process_time()
+                past.include(state, packs, Place(past.QUERY, minute, minute + 1, None))
+        return (time.process_time() - begin) / len(packs.row)
 
 
 def tried(
@@ -238,6 +262,8 @@ def text(size: Sizes, cost: Costs, more: Tried) -> str:
              f"{cost.connect * 1e6:.0f} µs a connection", "with its SUBSCRIBE and status"],
             ["ingest, CPU", f"{cost.ingest * 1e6:.0f} µs a message",
              f"at {cost.rate:,.0f} a second, where nothing comes in bulk"],
+            ["Spark's driver, CPU", f"{cost.driver * 1e6:.0f} µs a reading",
+             f"the state of {MANY:,} boards, each with a reading in a batch"],
             ["boards, CPU", f"{cost.boards * 1e6:.0f} µs a reading", "where they are simulated"],
             [f"{more.boards:,} boards at one broker", f"{more.rate:,.0f} readings a second",
              f"all acknowledged, with {more.boards_cpu:.0%} of a core for the boards"],
@@ -265,6 +291,7 @@ def _plan(devices: int, size: Sizes, cost: Costs) -> dict[str, str]:
         "their memory": _bytes(devices * cost.memory),
         "their cores in use": f"{cores:,.2f}",
         "ingest processes": f"{ingests:,}",
+        "Spark's driver: cores": f"{rate * cost.driver:,.2f}",
         "commits of raw a day": f"{ingests * 86_400 // ROTATE:,}",
         "raw and measurements a day": _bytes(stored),
         "in files, after compaction": f"{math.ceil(stored / FILE):,}",

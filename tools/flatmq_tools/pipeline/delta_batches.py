@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
@@ -81,7 +80,14 @@ def units(
     """As `follow`, but return the row groups in which the rows are: path and number."""
     spark.dataSource.register(_Delta)
     reader = spark.readStream.format(_FORMAT).option("path", folder)
-    return reader.options(rows=rows, size=size, storage=json.dumps(storage_options)).load()
+    tasks = spark.sparkContext.defaultParallelism
+    options: dict[str, int | str] = {
+        "rows": rows,
+        "size": size,
+        "tasks": tasks,
+        "storage": json.dumps(storage_options),
+    }
+    return reader.options(**options).load()
 
 
 def before(
@@ -188,8 +194,8 @@ class _Delta(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         storage = json.loads(self.options["storage"])
-        rows, size = int(self.options["rows"]), int(self.options["size"])
-        return Reader(self.options["path"], rows, size, storage)
+        rows, size, tasks = (int(self.options[name]) for name in ("rows", "size", "tasks"))
+        return Reader(self.options["path"], rows, size, storage, tasks)
 
 
 class Unit(NamedTuple):
@@ -237,12 +243,15 @@ class Reader(DataSourceStreamReader):
     """Finds the row groups that come next. An offset is a position, and the table's identity."""
 
     def __init__(
-        self, folder: str, rows: int, size: int, storage_options: dict[str, str] | None
-    ) -> None:
+        self, folder: str, rows: int, size: int, storage_options: dict[str, str] | None,
+        tasks: int = 1,
+    ) -> None:  # fmt: skip
+        """`rows` and `size` bound a batch, in so many `tasks`."""
         self.folder = folder
         self._storage = storage_options
         self._rows = rows
         self._size = size
+        self._tasks = tasks
         self._id: str | None = None
         self._kept: dict[tuple[int, bool], list[str]] = {}
         self._groups_of: dict[str, list[_Group]] = {}
@@ -365,13 +374,18 @@ class Reader(DataSourceStreamReader):
         return self._offset(at)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The row groups between these positions, about as many for each processor."""
+        """The row groups between these positions, about as many for each task."""
         at, last = self._known(start), self._known(end)
         if at.whole and (last.version, last.whole) < (at.version, True):
             # The first batch, done again after a kill: Spark asked again where the table begins,
             # which has grown since. The batch is everything before its end.
-            return _parts([unit for unit, _ in self.before(end)])
-        return _parts([unit for unit, _ in self._between(at, last)])
+            return self._parts([unit for unit, _ in self.before(end)])
+        return self._parts([unit for unit, _ in self._between(at, last)])
+
+    def _parts(self, units: list[Unit]) -> list[InputPartition]:
+        parts = min(len(units), self._tasks)
+        cuts = [len(units) * i // parts for i in range(parts + 1)] if parts else []
+        return [Units(units[a:b]) for a, b in itertools.pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the row groups of a task. Has no side effects."""
@@ -428,9 +442,3 @@ class Reader(DataSourceStreamReader):
         """Return whether nothing comes after an offset."""
         last, newest = self._known(offset), Position.of(self.latestOffset(offset))
         return next(self._between(last, newest), None) is None
-
-
-def _parts(units: list[Unit]) -> list[InputPartition]:
-    parts = min(len(units), os.cpu_count() or 1)
-    cuts = [len(units) * i // parts for i in range(parts + 1)] if parts else []
-    return [Units(units[a:b]) for a, b in itertools.pairwise(cuts)]

@@ -10,6 +10,8 @@ NAME = ".lock"
 """Of a `run`, which has the folder alone."""
 INGEST = ".ingest.lock"
 """Of the ingests that write to its table raw, any number of them."""
+MAINTENANCE = ".maintenance.lock"
+"""Of whoever merges the files of its tables."""
 
 
 class InUseError(RuntimeError):

@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from . import checkpoints, delta, delta_files, tables
 from .delta_batches import Position
+from .in_use import MAINTENANCE, InUse, InUseError
 
 FIRST = 60.0
 """s from the start of a run to the first time,"""
@@ -70,7 +71,15 @@ class Maintenance:
             self._working = self._worker.submit(self.work, is_full)
 
     def work(self, is_full: bool = False) -> None:
-        """Maintain each table once."""
+        """Maintain each table once, unless another process does.
+
+        Two that merge the same files with deltalake 1.6 both succeed: then each row is there
+        twice.
+        """
+        with contextlib.suppress(InUseError), InUse(self._notes.parent, MAINTENANCE):
+            self._work(is_full)
+
+    def _work(self, is_full: bool) -> None:
         gone: dict[str, int] = {}
         for name in (*tables.BY_DAY, *tables.SNAPSHOTS):
             if self._ending:

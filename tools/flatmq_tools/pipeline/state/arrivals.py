@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from collections.abc import Sequence
@@ -16,16 +17,16 @@ from . import counters, groups, history, unnumbered
 from .counts import counts
 from .groups import BIN, RANGE, Bools, Ints, Rows
 from .history import Additions, Boots, Came, Packs
-from .store import Place, Store, columns, placed
+from .store import Place, Store, placed
 from .unnumbered import Unnumbered
-from .values import DAY, UNKNOWN, ints, later
+from .values import DAY, UNKNOWN, columns, ints, later
 
 RANGES = 1000
 """Ranges of numbers that are known of a boot, at most; the highest stay."""
 _KEPT = 2  # times the usual interval, from which a silence is kept: it may become shorter
 _FEW = 64  # intervals of a device, all of which are kept
 _SILENCES = 1000  # of a device; then the shorter half goes
-_NAMES = 100_000  # of devices whose numbers are remembered
+_NAMES = 1_000_000  # of devices whose numbers are remembered
 _NOTHING = -1
 
 _BOOT = (
@@ -145,7 +146,7 @@ class State:
                 ids = self.ids(others.names)
                 marked.unnumbered = unnumbered.changed(self.store.db, ids, others)
                 if len(others.at):
-                    marked.past.devices += unnumbered.hours(ids, others)
+                    marked.past.devices.append(unnumbered.hours(ids, others))
                     packs = packs.and_these(unnumbered.delays(ids, others))
             marked.past.steps = history.steps_of(came or Came.nothing(), packs)
             marked.past.dead = () if came is None else came.dead
@@ -223,14 +224,13 @@ class _Batch:
 
     def _load(self) -> None:
         names = ", ".join(f"boots.{name}" for name in _BOOT)
-        text = (
-            f"SELECT boots.id, seen.ranges, seen.delays, {names} FROM boots "
-            "JOIN seen ON seen.id = boots.id WHERE boots.device = ? AND boots.boot = ?"
-        )
-        nothing = (None,) * (3 + len(_BOOT))
-        execute = self.db.execute
-        keys = zip(self.device.tolist(), self.boot.tolist(), strict=True)
-        rows = [execute(text, key).fetchone() or nothing for key in keys]
+        keys = json.dumps([*zip(self.device.tolist(), self.boot.tolist(), strict=True)])
+        rows = self.db.execute(
+            f"SELECT boots.id, seen.ranges, seen.delays, {names} FROM json_each(?) AS wanted "
+            "LEFT JOIN boots ON boots.device = json_extract(wanted.value, '$[0]') "
+            "AND boots.boot = json_extract(wanted.value, '$[1]') "
+            "LEFT JOIN seen ON seen.id = boots.id ORDER BY wanted.key", (keys,),
+        ).fetchall()  # fmt: skip
         found = columns(rows, ("id", "ranges", "delays", *_BOOT))
         self.id: list[int | None] = found["id"]
         self.new = np.array([one is None for one in self.id], np.bool_)
@@ -282,7 +282,7 @@ class _Batch:
             self._is_reordered[order], packs.delay[order], packs.timed[order], self.device,
             self.boot, self.new, {name: self.was[name] for name in _COUNTED}, before, sums,
         )  # fmt: skip
-        return Additions(devices=history.with_wider(history.hours_of(boots)))
+        return Additions(devices=[history.hours_of(boots)])
 
     def _fresh(self) -> tuple[Bools, Bools]:
         """Return which packs did not come before, and of these which may have."""
@@ -460,11 +460,11 @@ class _Devices:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """For the table devices; fills `silences` too."""
-        execute = self._batch.db.execute
-        text = (
-            "SELECT heard, arrived, newest, intervals, delays, silences FROM devices WHERE id = ?"
-        )
-        known = [execute(text, (one,)).fetchone() for one in self.id.tolist()]
+        known = self._batch.db.execute(
+            "SELECT heard, arrived, newest, intervals, delays, silences FROM json_each(?) "
+            "AS wanted CROSS JOIN devices ON devices.id = wanted.value ORDER BY wanted.key",
+            (json.dumps(self.id.tolist()),),
+        ).fetchall()
         was = columns(known, ("heard", "arrived", "newest", "intervals", "delays", "silences"))
         packs = self._batch.packs
         device = self.of_group[self._batch.group]

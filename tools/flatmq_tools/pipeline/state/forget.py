@@ -10,9 +10,7 @@ import numpy as np
 from .history import packed_set, unpacked_set
 from .store import Store
 
-_BY_DEVICE = (
-    "boots", "counters", "silences", "unnumbered", "device_steps", "device_delays",
-)  # fmt: skip
+_BY_DEVICE = ("boots", "counters", "silences", "unnumbered", "device_steps")
 
 
 def remove(file: Path, device: str) -> int:

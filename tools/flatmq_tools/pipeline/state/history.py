@@ -6,6 +6,7 @@ report of a year reads days, one of an hour reads seconds.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -16,7 +17,7 @@ import numpy as np
 from . import groups
 from .counts import counts
 from .groups import SHORT, Bools, Ints, Rows
-from .values import DAY, UNKNOWN
+from .values import DAY, UNKNOWN, columns, ints
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
 MONTH = 32 * DAY
@@ -35,6 +36,7 @@ EXAMPLES = 3
 _EXAMPLES = 600  # and of all kinds so many
 _SPARSE, _DENSE = b"\0", b"\1"
 _FAR_AWAY = int(np.iinfo(np.int64).max)
+_FAR_AGO = -(1 << 62)
 
 SCHEMA = """
 CREATE TABLE steps (
@@ -46,12 +48,9 @@ CREATE TABLE device_steps (
     width INTEGER NOT NULL, at INTEGER NOT NULL, device INTEGER NOT NULL,
     numbered INTEGER NOT NULL, first INTEGER, heard INTEGER, received INTEGER NOT NULL,
     lost INTEGER NOT NULL, unheard INTEGER NOT NULL, duplicates INTEGER NOT NULL,
-    reordered INTEGER NOT NULL, PRIMARY KEY (width, at, device, numbered)
+    reordered INTEGER NOT NULL, delays BLOB, PRIMARY KEY (width, at, device, numbered)
 ) WITHOUT ROWID;
-CREATE TABLE device_delays (
-    width INTEGER NOT NULL, at INTEGER NOT NULL, device INTEGER NOT NULL,
-    numbered INTEGER NOT NULL, delays BLOB, PRIMARY KEY (width, at, device, numbered)
-);
+CREATE TABLE folded (until INTEGER NOT NULL);
 CREATE TABLE dead (
     day INTEGER NOT NULL, kind TEXT NOT NULL, messages INTEGER NOT NULL,
     PRIMARY KEY (day, kind)
@@ -61,7 +60,12 @@ CREATE TABLE dead_examples (
     reason TEXT NOT NULL, PRIMARY KEY (kind, at, "offset")
 ) WITHOUT ROWID;
 """
-TABLES = ("steps", "device_steps", "device_delays", "dead", "dead_examples")
+TABLES = ("steps", "device_steps", "folded", "dead", "dead_examples")
+"""Hours of devices before `folded` are in their days and months, too."""
+_STEP = (
+    "at", "device", "numbered", "first", "heard", "received", "lost", "unheard", "duplicates",
+    "reordered",
+)  # fmt: skip
 
 
 class Dead(NamedTuple):
@@ -350,12 +354,6 @@ def hours_of_others(packs: Packs, live: Bools, copy: Bools) -> DeviceSteps:
     )
 
 
-def with_wider(hours: DeviceSteps) -> list[DeviceSteps]:
-    """Return steps of hours and, made of them, of days and months."""
-    days = _widened(hours, DAY)
-    return [hours, days, _widened(days, MONTH)]
-
-
 def _widened(fine: DeviceSteps, width: int) -> DeviceSteps:
     keys, of = np.unique(
         np.stack([fine.at // width, fine.device, fine.numbered]), axis=1, return_inverse=True
@@ -409,8 +407,7 @@ def write(db: sqlite3.Connection, additions: Additions) -> None:
     fresh = False
     for steps in additions.steps:
         fresh |= _write_steps(db, steps)
-    for devices in additions.devices:
-        _write_devices(db, devices)
+    _write_devices(db, additions.devices)
     if additions.dead:
         _write_dead(db, additions.dead)
     if fresh:
@@ -461,44 +458,102 @@ def _time(found: int) -> int | None:
     return None if found in (_FAR_AWAY, UNKNOWN) else found
 
 
-def _write_devices(db: sqlite3.Connection, steps: DeviceSteps) -> None:
-    at, device, numbered = steps.at.tolist(), steps.device.tolist(), steps.numbered.tolist()
-    keys = [(steps.width, *key) for key in zip(at, device, numbered, strict=True)]
-    first, heard = (
-        [_time(value) for value in values.tolist()] for values in (steps.first, steps.heard)
-    )
-    sums = steps.sums.tolist()
+def _write_devices(db: sqlite3.Connection, every: Sequence[DeviceSteps]) -> None:
+    """Add to hours; they go into days and months once a later hour begins."""
+    row = db.execute("SELECT until FROM folded").fetchone()
+    until = _FAR_AGO if row is None else row[0]
+    newest = until
+    for hours in every:
+        _add(db, hours)
+        if len(hours.at):
+            newest = max(newest, int(hours.at.max()))
+            _add_wider(db, _some(hours, hours.at < until))
+    if newest > until:
+        _add_wider(db, _hours(db, until, newest))
+        db.execute("DELETE FROM folded")
+        db.execute("INSERT INTO folded VALUES (?)", (newest,))
+
+
+def _some(steps: DeviceSteps, which: Bools) -> DeviceSteps:
+    bins = which[steps.group]
+    place = np.cumsum(which) - 1
+    return DeviceSteps(
+        steps.width, steps.at[which], steps.device[which], steps.numbered[which],
+        steps.first[which], steps.heard[which], steps.sums[:, which],
+        place[steps.group[bins]], steps.delays[bins],
+    )  # fmt: skip
+
+
+def _hours(db: sqlite3.Connection, since: int, until: int) -> DeviceSteps:
+    """Return the hours that are kept from `since` up to `until`."""
+    rows = db.execute(
+        f"SELECT {', '.join(_STEP)}, delays FROM device_steps "
+        "WHERE width = ? AND at >= ? AND at < ?", (HOUR, since, until),
+    ).fetchall()  # fmt: skip
+    found = columns(rows, (*_STEP, "delays"))
+    at, device, numbered = (np.array(found[name], np.int64) for name in _STEP[:3])
+    first = np.array([_FAR_AWAY if t is None else t for t in found["first"]], np.int64)
+    sums = np.array([found[name] for name in _STEP[5:]], np.int64).reshape(5, -1)
+    group, short = groups.unpacked(found["delays"], SHORT)
+    return DeviceSteps(
+        HOUR, at, device, numbered, first, ints(found["heard"]), sums, group,
+        groups.lengthened(short),
+    )  # fmt: skip
+
+
+def _add_wider(db: sqlite3.Connection, hours: DeviceSteps) -> None:
+    if len(hours.at):
+        days = _widened(hours, DAY)
+        _add(db, days)
+        _add(db, _widened(days, MONTH))
+
+
+def _add(db: sqlite3.Connection, steps: DeviceSteps) -> None:
+    """Add to the steps of devices."""
+    blobs = _delays(db, steps)
+    lists = (
+        steps.at.tolist(), steps.device.tolist(), steps.numbered.tolist(),
+        *([_time(value) for value in each.tolist()] for each in (steps.first, steps.heard)),
+        *steps.sums.tolist(), blobs,
+    )  # fmt: skip
     # NULL is what min and max of SQLite return if one of their arguments is NULL.
     db.executemany(
-        "INSERT INTO device_steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        f"INSERT INTO device_steps VALUES ({steps.width}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET "
         "first = coalesce(min(first, excluded.first), first, excluded.first), "
         "heard = coalesce(max(heard, excluded.heard), heard, excluded.heard), "
         "received = received + excluded.received, lost = lost + excluded.lost, "
         "unheard = unheard + excluded.unheard, duplicates = duplicates + excluded.duplicates, "
-        "reordered = reordered + excluded.reordered",
-        [
-            (*key, *rest)
-            for key, *rest in zip(keys, first, heard, *sums, strict=True)
-        ],
+        "reordered = reordered + excluded.reordered, delays = coalesce(excluded.delays, delays)",
+        zip(*lists, strict=True),
     )  # fmt: skip
-    some = np.unique(steps.group).tolist()
-    text = (
-        "SELECT delays FROM device_delays "
-        "WHERE width = ? AND at = ? AND device = ? AND numbered = ?"
-    )
-    known = [(db.execute(text, keys[n]).fetchone() or (None,))[0] for n in some]
+
+
+def _delays(db: sqlite3.Connection, steps: DeviceSteps) -> list[bytes | None]:
+    """Return the delays of each step, with those that are kept; None if none is added."""
+    some = _unique(steps.group)
+    known: list[bytes | None] = [None] * len(some)
+    keys = np.stack([steps.at[some], steps.numbered[some]])
+    for at, numbered in np.unique(keys, axis=1).T.tolist():
+        mine = np.flatnonzero((keys[0] == at) & (keys[1] == numbered))
+        rows = db.execute(
+            "SELECT wanted.key, delays FROM json_each(?) AS wanted CROSS JOIN device_steps "
+            "ON width = ? AND at = ? AND numbered = ? AND device = wanted.value",
+            (json.dumps(steps.device[some[mine]].tolist()), steps.width, at, numbered),
+        )
+        for n, blob in rows:
+            known[mine[n]] = blob
     old_group, old = groups.unpacked(known, SHORT)
     place = np.searchsorted(some, steps.group)
     group, bins = groups.added(
         np.concatenate([old_group, place]),
         np.concatenate([groups.lengthened(old), steps.delays]),
     )
+    found: list[bytes | None] = [None] * len(steps.at)
     blobs = groups.packed(group, groups.shortened(bins), len(some))
-    db.executemany(
-        "INSERT OR REPLACE INTO device_delays VALUES (?, ?, ?, ?, ?)",
-        [(*keys[n], blob) for n, blob in zip(some, blobs, strict=True)],
-    )
+    for n, blob in zip(some.tolist(), blobs, strict=True):
+        found[n] = blob
+    return found
 
 
 def _write_dead(db: sqlite3.Connection, dead: Sequence[Dead]) -> None:
@@ -553,11 +608,10 @@ def _prune(db: sqlite3.Connection) -> None:
         of = min(width, DAY)
         oldest = _oldest(db, of, kept * (width // of))
         if oldest is not None:
-            for table in ("device_steps", "device_delays"):
-                db.execute(
-                    f"DELETE FROM {table} WHERE width = ? AND at < ?",
-                    (width, oldest // width * width),
-                )
+            db.execute(
+                "DELETE FROM device_steps WHERE width = ? AND at < ?",
+                (width, oldest // width * width),
+            )
     oldest = _oldest(db, DAY, DEVICE_STEPS[DAY])
     if oldest is not None:
         db.execute("DELETE FROM dead WHERE day < ?", (oldest,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from . import groups, history
 from .groups import SHORT, Ints, Rows
-from .store import columns
-from .values import DAY
+from .values import DAY, columns
 
 _WIDTHS = (history.SECOND, history.MINUTE, history.HOUR, DAY)
 _EVER = -(1 << 62)
@@ -151,7 +150,7 @@ class Periods:
         rows: list[tuple[Any, ...]] = []
         blobs: list[tuple[int, bytes]] = []
         names = ("device", "first", "heard", *_SUMS)
-        for piece in pieces:
+        for piece in self._with_hours(pieces):
             key = (*piece, numbered)
             where = "WHERE width = ? AND at >= ? AND at < ? AND numbered = ?"
             rows += self._db.execute(
@@ -159,7 +158,9 @@ class Periods:
                 f"{', '.join(f'sum({name})' for name in _SUMS)} "
                 f"FROM device_steps {where} GROUP BY device", key,
             )  # fmt: skip
-            blobs += self._db.execute(f"SELECT device, delays FROM device_delays {where}", key)
+            blobs += self._db.execute(
+                f"SELECT device, delays FROM device_steps {where} AND delays IS NOT NULL", key
+            )
         known = columns(rows, names)
         device, of = np.unique(np.array(known["device"], np.int64), return_inverse=True)
         sums = {
@@ -176,6 +177,14 @@ class Periods:
         of_bin = np.searchsorted(device, owners[group]) if len(blobs) else group
         group, delays = groups.added(of_bin, groups.lengthened(short))
         return DeviceSums(device, first, heard, sums, group, delays)
+
+    def _with_hours(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
+        """Yield pieces, and the hours that are not in the wider ones yet."""
+        row = self._db.execute("SELECT until FROM folded").fetchone()
+        for piece in pieces:
+            yield piece
+            if piece.width > history.HOUR and row is not None and piece.end > row[0]:
+                yield Piece(history.HOUR, max(piece.begin, row[0]), piece.end)
 
 
 def _finest(oldest: dict[int, int], at: int) -> int:

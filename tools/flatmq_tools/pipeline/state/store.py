@@ -9,11 +9,11 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import counters, history
 
-_VERSION = 5
+_VERSION = 6
 _HINT = ": remove it while nothing runs; what it held is read again from the table raw"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = (
@@ -211,10 +211,3 @@ def placed(db: sqlite3.Connection, place: Place) -> None:
     """Note how far the messages are included, in the transaction that includes them."""
     db.execute("DELETE FROM place")
     db.execute("INSERT INTO place VALUES (?, ?, ?, ?)", place)
-
-
-def columns(rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Return the columns of rows by their names."""
-    if not rows:
-        return {name: [] for name in names}
-    return dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True))

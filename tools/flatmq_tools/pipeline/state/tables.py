@@ -19,8 +19,7 @@ from ..jobs.limits import MOST, QUIET, QUIET_UNNUMBERED
 from . import groups
 from .counts import counts
 from .groups import BIN, RANGE, Ints
-from .store import columns
-from .values import ints, known
+from .values import columns, ints, known
 
 _TIME = pa.timestamp("us", "UTC")
 _DELAYS = ("delay_p50", "delay_p95", "delay_p99")

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from . import groups, history
 from .groups import BIN, Bools, Ints
 from .history import DeviceSteps, Packs
-from .store import columns
-from .values import DAY, ints, known, later
+from .values import DAY, columns, ints, known, later
 
 _BURST = 1_000_000  # us; messages that come closer together are one sign of life
 _KEPT = ("first", "heard", "arrived", "received", "duplicates", "delays", "intervals")
@@ -108,11 +107,11 @@ def changed(db: sqlite3.Connection, ids: Ints, packs: Unnumbered) -> list[tuple[
     )
 
 
-def hours(ids: Ints, packs: Unnumbered) -> list[DeviceSteps]:
-    """Return what the packs add to the hours, days and months of their devices."""
+def hours(ids: Ints, packs: Unnumbered) -> DeviceSteps:
+    """Return what the packs add to the hours of their devices."""
     live = ~packs.retained
     counted = Packs(ids[packs.device], packs.at, packs.delay, live & packs.timed)
-    return history.with_wider(history.hours_of_others(counted, live, packs.copy))
+    return history.hours_of_others(counted, live, packs.copy)
 
 
 def delays(ids: Ints, packs: Unnumbered) -> Packs:

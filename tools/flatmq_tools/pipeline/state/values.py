@@ -35,3 +35,10 @@ def later(old: int | None, new: int | None) -> int | None:
     if old is None or new is None:
         return new if old is None else old
     return new if old - new > DAY else max(old, new)
+
+
+def columns(rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return the columns of rows by their names."""
+    if not rows:
+        return {name: [] for name in names}
+    return dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True))
