@@ -107,7 +107,9 @@ MAY_BE_ON_HEAP = {
     "stream_websocket_upgrade": {"Upgrade.static string 149"},
     # Once an hour.
     "timesync": {"set_clock", "TimeSync._answer"},
-    "umqtt": {"MQTTClient.__init__", "MQTTClient._prepare", "MQTTClient.subscribe"},
+    # For a connect(), and to load what is called rarely.
+    "umqtt": {"MQTTClient.connect", "_rare"},
+    "umqtt_rare": {"client", "subscribe"},
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
     "v5/auth": {"_packet", "_answer"},

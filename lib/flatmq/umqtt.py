@@ -26,13 +26,8 @@ Differences:
 
 import errno
 
-from . import Client, port
-from .port import MICROPYTHON, const, ticks_add, ticks_diff
-
-if MICROPYTHON:
-    from .stream_tcp import TCP
-else:
-    from .stream_cpython import TCP
+from . import port
+from .port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -43,7 +38,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT = const(10000)  # ms
 _QUIET = const(6)  # times `timeout` without a packet until wait_msg checks the link
-_BUFFER = const(512)  # bytes of `tx_size` and `rx_size`; larger messages travel in pieces
+_BUFFER = const(512)  # bytes of the client's buffers; larger messages travel in pieces
 _FIELDS = const(3)  # items in the queue for each message
 _MORE = const(9)  # bytes of a PUBLISH in addition to topic and payload
 
@@ -52,15 +47,15 @@ class MQTTException(Exception):
     """The broker refused. `args[0]` is the return code: 1 to 5 from CONNACK, 0x80 from SUBACK."""
 
 
-class Link(TCP):
-    """A TCP link that keeps, in `error`, an exception raised before the broker accepted."""
+def _rare(name: str, *arguments: "Any") -> "Any":
+    """Call a function of `umqtt_rare`, which is loaded for this call.
 
-    error: "Exception | None" = None
-
-    def why(self, error: "Any") -> None:
-        """Keep the exception. Returns None: it needs no further explanation."""
-        if isinstance(error, (OSError, ValueError, TypeError)):
-            self.error = error
+    MemoryError if it cannot be loaded; then nothing has changed.
+    """
+    try:
+        return getattr(load("umqtt_rare", ""), name)(*arguments)
+    finally:
+        drop("umqtt_rare")
 
 
 class MQTTClient:
@@ -77,6 +72,19 @@ class MQTTClient:
     connect() claims the memory. `pid` is the last packet identifier used, and `error` the
     exception that ended the connection, None while there is one.
     """
+
+    # Attributes of the class, because few programs set them.
+    lw_topic: "bytes | str | None" = None
+    lw_msg: "bytes | str | None" = None
+    lw_qos = 0
+    lw_retain = False
+
+    # Set by connect(), or before they are read
+    _end: int  # when a call gives up
+    _next_topic: bytes  # the arguments for the next callback
+    _next_msg: bytes
+    _pings: int  # calls of ping() for which wait_msg() has not returned None yet
+    _renewed: "list[Subscription]"  # subscriptions that connect() has renewed
 
     def __init__(
         self,
@@ -98,28 +106,22 @@ class MQTTClient:
         self.ssl = ssl
         self.ssl_params = ssl_params
         self.cb: Any = None  # the argument of set_callback()
-        self.lw_topic: bytes | str | None = None
-        self.lw_msg: bytes | str | None = None
-        self.lw_qos = 0
-        self.lw_retain = False
         self.pid: Any = 0
         self.publish_flags = 0
         self.sock: Any = None
         self.error: Exception | None = None
         self._client: Any = None
-        self._settings: Any = None  # of the client
+        self._settings: Any = None  # what the client was made for
+        self._noted: Any = None  # an exception raised before the broker accepted
         self._timeout = _TIMEOUT
-        self._end = 0  # when a call gives up
         # First byte, topic and payload of each received message that waits for the callback.
         # Flat, because an empty list already has room for four items.
         self._queue: list[Any] = []
         self._early = 0  # items of the queue that came before the answer a call waits for
-        # Packet identifier that a call waits for; None as soon as the connection is closed.
-        self._awaited: int | None = None
+        # What a call waits for: the packet identifier of a message, or a request. None as soon as
+        # the connection is closed.
+        self._awaited: Any = None
         self._depth = 0  # callbacks that are running
-        self._next_topic = self._next_msg = b""  # the arguments for the next callback
-        self._pings = 0  # calls of ping() for which wait_msg() has not returned None yet
-        self._again: list[Subscription] = []  # subscriptions that connect() has renewed
         self._topic = b""  # of the last message
         self._large: bytearray | None = None  # payload of a message that comes in pieces
         self._short = False  # there was no memory for a message
@@ -136,10 +138,7 @@ class MQTTClient:
         It is for the next connect() and later ones. Raises AssertionError for a bad QoS or
         an empty topic.
         """
-        if not 0 <= qos <= 2:
-            raise AssertionError(f"qos must be 0 to 2, not {qos!r}")
-        if not topic:
-            raise AssertionError(f"topic must not be empty: {topic!r}")
+        _rare("check_will", topic, qos)
         self.lw_topic = topic
         self.lw_msg = msg
         self.lw_qos = qos
@@ -157,14 +156,24 @@ class MQTTClient:
         TypeError for an attribute that breaks its rule.
         """
         if timeout is not None:
-            if timeout < 0.001:
-                raise ValueError(f"timeout must be at least 0.001 s, not {timeout!r}")
+            if timeout * 1000 < 1:
+                _rare("refuse_timeout", timeout)
             self._timeout = int(timeout * 1000)
         if self._client:
             self._stop()
-        self._prepare(bool(clean_session))
+        settings = (
+            self.client_id, self.user, self.pswd, self.keepalive, bool(clean_session),
+            (self._timeout + 999) // 1000, self.lw_topic, self.lw_msg, self.lw_qos,
+            self.lw_retain, self.server, self.port, self.ssl, self.ssl_params,
+        )  # fmt: skip
+        if settings != self._settings:
+            self._settings = None
+            self._client = _rare(
+                "client", self._client, self._take, self._gate, self._note, *settings
+            )
+            self._settings = settings
         c = self._client
-        c.link.error = None
+        self._noted = None
         losses = c.stats.losses
         self._pings = 0
         self._end = ticks_add(port.ticks_ms(), self._timeout)
@@ -179,7 +188,7 @@ class MQTTClient:
                 self._fail()
         self.error = None
         self.sock = getattr(c.stream, "sock", c.stream)
-        self._again = list(c.requests)
+        self._renewed = list(c.requests)
         return int(c.session_present)
 
     def disconnect(self) -> None:
@@ -202,51 +211,6 @@ class MQTTClient:
         self._client.ping()
         self._client.flush()
 
-    def _prepare(self, clean_session):
-        """Make or update the client, offline, for the current values of the attributes."""
-        given: dict[str, Any] = {
-            "client_id": self.client_id,
-            "user": self.user or None,
-            "password": self.pswd if self.user else None,
-            "keepalive": self.keepalive,
-            "clean_session": clean_session,
-            "timeout": (self._timeout + 999) // 1000,
-        }
-        will: Any = (self.lw_topic, self.lw_msg, self.lw_qos, self.lw_retain)
-        settings = (given, will, self.server, self.port, self.ssl, self.ssl_params)
-        if settings == self._settings:
-            return
-        self._settings = None
-        c = self._client
-        if c:  # its link may hold memory that the next one needs
-            c.link = None
-        link: Any
-        if self.ssl:
-            from .umqtt_tls import link as secure
-
-            link = secure(self.server, self.port, self.ssl, self.ssl_params)
-        else:
-            link = Link(self.server, self.port)
-        if c:
-            c.reconfigure(link=link, will=will if self.lw_topic else None, **given)
-        else:
-            c = Client(
-                tx_size=_BUFFER,
-                rx_size=_BUFFER,
-                inflight=4,
-                subscriptions=255,
-                link=link,
-                on_message=self._take,
-                chunks=True,
-                quiet=True,  # the calls raise
-                **given,
-            )
-            c.gate = self._gate
-            if self.lw_topic:
-                c.set_will(*will)
-        self._client = c
-        self._settings = settings
-
     def _stop(self):
         """Close the connection without DISCONNECT.
 
@@ -257,27 +221,33 @@ class MQTTClient:
         self._client.abandon()
 
     def _fail(self, error=None):
-        """Close the connection, and raise the exception that ended it."""
-        self.error = error or self._why()
-        if self._client:
-            self._stop()
-        raise self.error
-
-    def _why(self):
+        """Close the connection, and raise `error`, or the exception that ended it."""
         c = self._client
-        e = c.error if c and c.link else None
-        if not e:
-            return OSError(errno.ENOTCONN, "not connected")
-        if e.kind == "refused":
-            return MQTTException(e.code)
-        raised = c.link.error
-        if raised:
-            # umqtt raises ValueError for a certificate, too, but with a less precise text.
-            is_bad = e.kind == "tls" and not isinstance(raised, OSError)
-            return ValueError(e.detail) if is_bad else raised
-        if e.kind == "timeout":
-            return OSError(errno.ETIMEDOUT, e.detail)
-        return OSError(-1, e.detail)
+        if not error:
+            e = c.error if c and c.link else None
+            if not e:
+                error = OSError(errno.ENOTCONN, "not connected")
+            elif e.kind == "refused":
+                error = MQTTException(e.code)
+            elif self._noted:
+                error = self._noted
+                # umqtt raises ValueError for a certificate, too, but with a less precise text.
+                if e.kind == "tls" and not isinstance(error, OSError):
+                    error = ValueError(e.detail)
+            else:
+                error = OSError(errno.ETIMEDOUT if e.kind == "timeout" else -1, e.detail)
+        self.error = error
+        if c:
+            self._stop()
+        raise error
+
+    def _note(self, error):
+        """Note an exception raised before the broker accepted, as the `why` of a link.
+
+        Returns None: it needs no further explanation.
+        """
+        if isinstance(error, (OSError, ValueError, TypeError)):
+            self._noted = error
 
     def _ready(self):
         """Begin a call. OSError if there is no connection."""
@@ -342,21 +312,18 @@ class MQTTClient:
             msg = msg.encode()
         if isinstance(topic, str):
             topic = topic.encode()
-        self._offer(topic, msg, flags)
-        while self.pid is None:
-            self._work()
-            self._offer(topic, msg, flags)
+        while True:
+            if flags < 4 and len(topic) + len(msg) + _MORE > _BUFFER:
+                self.pid = self._client.publish_from(topic, msg, flags >> 1, flags & 1)
+            else:
+                self.pid = self._client.publish(topic, msg, flags >> 1, flags & 1)
+            if self.pid is not None:
+                break
+            self._work()  # until there is room
         if flags > 1:
             self._wait_for(self.pid)
         else:
             self._written()
-
-    def _offer(self, topic, msg, flags):
-        """Hand a message to the client. `pid` becomes None if there is no room."""
-        if flags < 4 and len(topic) + len(msg) + _MORE > _BUFFER:
-            self.pid = self._client.publish_from(topic, msg, flags >> 1, flags & 1)
-        else:
-            self.pid = self._client.publish(topic, msg, flags >> 1, flags & 1)
 
     def _written(self):
         """Wait until all QoS 0 messages are handed to the network.
@@ -372,38 +339,34 @@ class MQTTClient:
         if not c.connected:
             self._fail()
 
-    def _wait_for(self, pid):
-        """Wait until a packet identifier is free again.
+    def _wait_for(self, packet):
+        """Wait until a message is acknowledged, or a request answered.
 
-        Messages that arrive before that go to the callback; later ones wait for the next
-        call.
+        `packet` is the packet identifier of the message, or the request. Messages that arrive
+        before the answer go to the callback; later ones wait for the next call.
         """
         outer = self._awaited
-        self._awaited = pid
+        self._awaited = packet
         self._early = len(self._queue)
         try:
-            self._settled(pid)
+            self._settled(packet)
         except:  # `finally` would put the frame on the heap
-            self._awaited = outer if self._awaited == pid else None
+            self._awaited = outer if self._awaited == packet else None
             raise
         self._awaited = outer
 
-    def _settled(self, pid):
+    def _settled(self, packet):
+        # A request that waits for others has no packet identifier yet.
+        self.pid = getattr(packet, "id", 0) or self.pid
         self._client.flush()
-        while self._waits(pid):
+        while self._awaited == packet and self._waits(packet):
             self._work()
-        if self._awaited != pid:
+        if self._awaited != packet:
             raise OSError(errno.ECONNABORTED, "a callback has closed the connection")
 
-    def _waits(self, pid):
-        """Return whether a message or request with this packet identifier is not answered."""
+    def _waits(self, packet):
         c = self._client
-        i = 0
-        while i < len(c.requests):
-            if c.requests[i].id == pid:
-                return True
-            i += 1
-        return c.awaits(pid)
+        return c.awaits(packet) if packet.__class__ is int else packet in c.requests
 
     # Subscriptions
 
@@ -416,18 +379,7 @@ class MQTTClient:
         if self.cb is None:
             raise AssertionError("call set_callback() before subscribe()")
         self._ready()
-        new = self._found(topic, qos)
-        if not new:
-            new = self._client.subscribe(topic, self.cb, qos)
-            new.names = [b""]  # `on_message` gets each message once, even if several filters match
-        try:
-            self._request(new)
-        except:
-            self._client.withdraw(new)
-            raise
-        if 0x80 in new.granted:
-            self._client.withdraw(new)
-            raise MQTTException(0x80)
+        _rare("subscribe", self._client, self._renewed, self._wait_for, topic, qos, self.cb)
 
     def unsubscribe(self, topic: "bytes | str") -> None:
         """End the subscription to a topic filter, and wait for UNSUBACK.
@@ -435,29 +387,7 @@ class MQTTClient:
         OSError as for publish().
         """
         self._ready()
-        self._found(topic, None)
-        self._request(self._client.unsubscribe(topic))
-
-    def _found(self, topic, qos):
-        """Return the subscription if connect() has already renewed it, else None.
-
-        A second SUBSCRIBE would make the broker send retained messages twice.
-        """
-        if isinstance(topic, str):
-            topic = topic.encode()
-        for s in self._again:
-            if s.filters == [topic]:
-                self._again.remove(s)
-                return s if s.qos == qos else None
-        return None
-
-    def _request(self, r):
-        pid = r.id
-        if pid:
-            self._wait_for(pid)
-            self.pid = pid
-        while r in self._client.requests:  # it waits for others, or for its next try
-            self._work()
+        _rare("unsubscribe", self._client, self._renewed, self._wait_for, topic)
 
     # Incoming messages
 
@@ -486,8 +416,7 @@ class MQTTClient:
         """
         if not self._queue:
             self._ready()
-            if not self._pong():
-                self._poll(self._timeout * _QUIET if ms is None else ms)
+            self._poll(self._timeout * _QUIET if ms is None else ms)
             if not self._queue:
                 return None
         return self._call()
@@ -497,46 +426,34 @@ class MQTTClient:
         c = self._client
         left = ms
         end = ticks_add(port.ticks_ms(), ms)
-        while not self._queue:
+        while not self._queue and c.connected:
+            if self._pings and not c.asked:  # answered
+                self._pings -= 1
+                return
+            if left is None:  # it was to poll once
+                return
             heard = c.poll(left)  # it may return before that time has passed
             left = ticks_diff(end, port.ticks_ms())
             if heard or left <= 0:
                 if ms and not heard:
                     c.ping()
-                left = ms
+                left = ms or None
                 end = ticks_add(port.ticks_ms(), ms)
             self._check()
-            if self._queue or self._pong():
-                return
-            if not c.connected:
-                self._fail()
-            if not ms:
-                return
-
-    def _pong(self):
-        """Return whether a ping() was answered and this was not reported yet."""
-        if not self._pings or self._client.asked or not self._client.connected:
-            return False
-        self._pings -= 1
-        return True
+        if not self._queue:
+            self._fail()
 
     def _call(self):
         """Call the callback with the first queued message.
 
         Returns the first byte of its PUBLISH.
         """
-        queue = self._queue
-        op = queue.pop(0)
-        self._next_topic = queue.pop(0)
-        self._next_msg = queue.pop(0)
+        # A local variable for the queue, or `finally`, would put the frame on the heap.
+        op = self._queue.pop(0)
+        self._next_topic = self._queue.pop(0)
+        self._next_msg = self._queue.pop(0)
         if self._early:
             self._early -= _FIELDS
-        self._run()
-        self._client.flush()
-        return op
-
-    def _run(self):
-        # No arguments and no `finally`: either would put the frame on the heap.
         self._depth += 1
         try:
             self.cb(self._next_topic, self._next_msg)
@@ -545,53 +462,55 @@ class MQTTClient:
             raise
         self._depth -= 1
         self._next_msg = b""
+        self._client.flush()
+        return op
 
-    def _take(self, m: "Message") -> None:
+    def _take(self, message: "Message") -> None:
         """Queue a message, as the client's handler.
 
         The callback is called later, because it may publish and wait for the answer, which
         a handler cannot do.
         """
         try:
-            self._keep(m)
+            self._keep(message)
         except MemoryError:
             while len(self._queue) % _FIELDS:
                 self._queue.pop()
             self._large = None
             self._short = True
 
-    def _keep(self, m):
-        msg = self._piece(m) if m.size else m.payload
+    def _keep(self, message):
+        msg = self._piece(message) if message.size else message.payload
         if msg is None:
             return
-        if not m.is_topic(self._topic):
-            self._topic = m.topic
-        self._queue.append(m.first)
+        if not message.is_topic(self._topic):
+            self._topic = message.topic
+        self._queue.append(message.first)
         self._queue.append(self._topic)
         self._queue.append(msg)
         if self._awaited and self._waits(self._awaited):
             self._early = len(self._queue)
 
-    def _piece(self, m):
+    def _piece(self, message):
         """Collect a message that is larger than the buffer.
 
         Returns its payload once it is complete, else None.
         """
-        if not m.offset:
+        if not message.offset:
             self._large = None
-            self._large = bytearray(m.total)
+            self._large = bytearray(message.total)
         if self._large is None:  # there was no memory for it
             return None
-        self._large[m.offset : m.offset + len(m)] = m.payload
-        if not m.last:
+        self._large[message.offset : message.offset + len(message)] = message.payload
+        if not message.last:
             return None
         msg = bytes(self._large)
         self._large = None
         return msg
 
-    def _gate(self, same):
+    def _gate(self, kept):
         """Return whether acknowledgements may leave.
 
         They may once the callback has run, or is waiting itself.
         """
-        return same is not None or not self._queue or self._depth > 0
+        return kept is not None or not self._queue or self._depth > 0

@@ -13,6 +13,7 @@ else:
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from . import MQTTError
@@ -21,26 +22,30 @@ _CERT_REQUIRED = const(2)  # ssl.CERT_REQUIRED, on every port
 
 
 class TLSLink(Link):
-    """A TLS link that keeps, in `error`, an exception raised before the broker accepted."""
+    """A TLS link that passes what was raised before the broker accepted to `note`."""
 
-    error: "Exception | None" = None
+    note: "Callable[[Any], None]"
 
     def why(self, error: "Any") -> "MQTTError | None":
         """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
-        if isinstance(error, (OSError, ValueError, TypeError)):
-            self.error = error
+        self.note(error)
         return super().why(error)
 
 
-def link(host: str, port: int, ssl: "Any", params: "dict[str, Any]") -> TLSLink:
-    """Return a link to a broker.
+def link(
+    host: str, port: int, ssl: "Any", params: "dict[str, Any]", note: "Callable[[Any], None]"
+) -> TLSLink:
+    """Return a link to a broker, which calls `note` with what was raised before it accepted.
 
     `ssl` is an SSLContext, or True to use `params` as arguments of ssl.wrap_socket, which
     verifies nothing unless they require it. TypeError or ValueError for bad arguments.
     """
     if ssl is True:
-        return TLSLink(_settings(**params), host, port)
-    return TLSLink(TLS(insecure=True), host, port, ssl)  # the context decides
+        made = TLSLink(_settings(**params), host, port)
+    else:
+        made = TLSLink(TLS(insecure=True), host, port, ssl)  # the context decides
+    made.note = note
+    return made
 
 
 def _settings(

@@ -46,7 +46,7 @@ WRITERS: dict[str, set[str]] = {
     "interval tick": {"rare/saying", "v5/packets"},
     "hello": {"dial", "rare/saying", "v5/hello", "v5/fallback"},
     "password": {"rare/saying", "v5/saying", "v5/fallback"},
-    "link": {"rare/saying", "bulk_cpython", "umqtt"},
+    "link": {"rare/saying", "bulk_cpython", "umqtt_rare"},
     # What comes in
     "done limit": {"dial", "rare/several", "rare/strays", "subscribing"},
     "apart": {"rare/strays", "subs"},
@@ -56,7 +56,7 @@ WRITERS: dict[str, set[str]] = {
     "two": {"engine", "rare/pieces", "rare/handover", "v5/acks"},
     "subs": {"engine", "dial", "subscribing", "v5/subscribing"},
     # Hooks, each for one module that is built on the client
-    "gate": {"spool", "umqtt"},
+    "gate": {"spool", "umqtt_rare"},
     "on_dropped": {"spool", "aio"},
 }  # fmt: skip
 # What a client is called, and in its methods `self`.
