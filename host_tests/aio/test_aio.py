@@ -112,7 +112,7 @@ def test_a_queue_holds_messages_of_rx_size() -> None:
     client = aio.Client(b"rest", "localhost", rx_size=300)
     assert client.rx_size == 300
     queue = client.subscribe(b"a", queue=3)
-    assert [len(place.value.buf) for place in queue._ring] == [300] * 3
+    assert [len(buf) for buf in queue._ring[::4]] == [300] * 3
 
 
 def _operations() -> list[str]:

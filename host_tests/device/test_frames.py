@@ -8,7 +8,7 @@ from flatmq_tools import bytecode
 # What runs while a client is made, connects or loses a connection, subscribes or unsubscribes, or
 # is given a message to be sent in pieces; and generators.
 MAY_BE_ON_HEAP = {
-    # Coroutines: `run` and `disconnect` once, and `_publish` when there is no room.
+    # Coroutines: `run` once, and `_publish` when there is no room. What is loaded for each call.
     "aio": {
         "Messages.__aenter__",
         "Messages.__aexit__",
@@ -16,11 +16,9 @@ MAY_BE_ON_HEAP = {
         "Client.connected",
         "Client.lost",
         "Client._publish",
-        "Client.subscribe",
-        "Client.disconnect",
-        "Client.__aenter__",
-        "Client.__aexit__",
+        "late.run",
     },
+    "aio_rare": {"subscribe", "disconnect", "__aenter__", "__aexit__"},
     # What runs when something on flash was not whole, or failed, or is set aside; `read`.
     "aside": {"keep", "static string 125"},
     # What runs for a crash, and once for each start.

@@ -5,25 +5,27 @@ until a task takes them.
 """
 
 import asyncio
+from io import BytesIO
 
 from . import Client as Core
 from . import MQTTError
 from .engine import HOLD
 from .message import Message
-from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
+from .port import MICROPYTHON, const, drop, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from typing import Any
 
+    from . import aio_rare
     from .message import Subscription
 
+_ITEMS = const(4)  # of a place in a queue
 _BUSY = const(4)  # most ms between two polls while an acknowledgement is awaited
 
 if MICROPYTHON:
     from asyncio import sleep_ms
-    from io import BytesIO
 
     class Turn(asyncio.Event):
         """An event that tasks await repeatedly, until the condition that they check holds.
@@ -33,7 +35,7 @@ if MICROPYTHON:
         """
 
         waiting: "Any"  # the tasks, as in Event
-        _begun = False
+        began = False
         _done = StopIteration()
 
         def wake(self):
@@ -48,29 +50,15 @@ if MICROPYTHON:
             task.data = self.waiting  # cancel() removes the task from there
 
         def __iter__(self):
-            self._begun = False
+            self.began = False
             return self
 
         def __next__(self):
-            if self._begun:
+            if self.began:
                 self._done.__traceback__ = None  # else it grows
                 raise self._done
-            self._begun = True
+            self.began = True
             self.park()
-
-    class Copier:
-        """Copy bytes without slices, which would allocate."""
-
-        def __init__(self, size):
-            self._file = BytesIO(size)
-
-        def copy(self, buf, at, n, into):
-            """Copy `n` bytes from position `at` on to the start of `into`."""
-            f = self._file
-            f.seek(0)
-            f.write(buf, at, n)
-            f.seek(0)
-            f.readinto(into, n)
 
     class Acknowledgement:
         """The awaitable that `publish` returns on a board, with the methods of a coroutine.
@@ -80,9 +68,9 @@ if MICROPYTHON:
         """
 
         def __init__(self, client):
-            self.packet_id = 0
-            self._client = client
-            self._task = None  # the task that waits
+            self.pid = 0
+            self.client = client
+            self.task = None  # the task that waits
             self.passed = False  # a task has let others run, at QoS 0
             self._done = StopIteration()
 
@@ -90,17 +78,17 @@ if MICROPYTHON:
             return self
 
         def __next__(self):
-            client = self._client
-            if not (self.packet_id or self.passed):
+            client = self.client
+            if not (self.pid or self.passed):
                 self.passed = True
                 # A loop that publishes must let other tasks run.
                 next(sleep_ms(0))  # type: ignore[call-overload]
                 return
-            if self._task is None:
+            if self.task is None:
                 task = asyncio.current_task()
-                if client.begin(self.packet_id, task):
-                    self._task = task
-            if self._task is not None and client.waits(self.packet_id):
+                if client.begin(self.pid, task):
+                    self.task = task
+            if self.task is not None and client.waits(self.pid):
                 client.turn.park()
                 return
             e = self.close()
@@ -119,28 +107,43 @@ if MICROPYTHON:
             asyncio also throws into tasks that have ended; by then another task may be
             using this object.
             """
-            if self._task is asyncio.current_task():
+            if self.task is asyncio.current_task():
                 self.close()
             raise e
 
         def close(self):
             """End the wait. Returns why the message is not acknowledged, None if it is."""
             e = None
-            if self._task is not None:
-                e = self._client.end(self.packet_id, self._task)
-                self._task = None
-            self._client.spare.append(self)
+            if self.task is not None:
+                e = self.client.end(self.pid, self.task)
+                self.task = None
+            self.client.spare.append(self)
             return e
 
-    def acknowledgement(client: "Client", packet_id: int) -> "Any":
+    def acknowledgement(client: "Client", pid: int) -> "Any":
         """Return an awaitable that waits until a message is acknowledged."""
         made = client.spare.pop() if client.spare else Acknowledgement(client)
-        made.packet_id = packet_id
+        made.pid = pid
         made.passed = False
         return made
 
 else:
-    from .aio_cpython import Copier, Turn, acknowledgement, sleep_ms, taking
+    from .aio_cpython import Turn, acknowledgement, sleep_ms, taking
+
+
+def late(name: str) -> "Any":
+    """Return the method `name` of a client, whose code in `aio_rare` is loaded for each call.
+
+    MemoryError if it cannot be loaded; then nothing has changed.
+    """
+
+    def run(self, *arguments, **values):
+        try:
+            return getattr(load("aio_rare", ""), name)(self, *arguments, **values)
+        finally:
+            drop("aio_rare")
+
+    return run
 
 
 class Messages:
@@ -169,66 +172,72 @@ class Messages:
     def __init__(self, client: "Client", queue: int) -> None:
         self.lost = 0
         self.closed = False
-        self._client = client
-        self._task: Any = None  # the task that takes the messages
-        # A ring of messages, each in the exception that hands it to the task. `_taken`: the task
-        # has the first.
-        self._ring = [self._place() for _ in range(queue)]
+        self.client = client
+        self.task: Any = None  # the one that takes the messages
+        # A ring of places for messages. Each has four items: a buffer, and what `first`, `at` and
+        # `end` of the message will be. `_first` and `_count` count items.
+        self._ring: list[Any] = [0] * (queue * _ITEMS)
+        for n in range(0, queue * _ITEMS, _ITEMS):
+            self._ring[n] = bytearray(client.rx_size)
         self._first = self._count = 0
-        self._taken = False
-
-    def _place(self):
-        return StopIteration(Message(bytearray(self._client.rx_size)))
+        # The message that the task has, in the exception that hands it to the task.
+        self._found = StopIteration(Message(self._ring[0]))
+        self._taken = False  # it is the first one of the ring
 
     def take(self, message: Message) -> "object | None":
         """Handle a message of the subscription. Returns HOLD if there is no room for it."""
         if self.closed:
             return None
         if self._count == len(self._ring):
-            if self._abandoned():
+            if self.task is not None and self.task.done():
+                self.close()  # the task has left without that
                 return None
             if not message.first & 6:
                 self.lost += 1
                 return None
             if not self._grow():
-                return self._client.hold(self)
+                self.client.held = self
+                return HOLD
         i = self._first + self._count
         if i >= len(self._ring):
             i -= len(self._ring)
-        self._put(message, self._ring[i].value)
-        self._count += 1
-        self._client.moved = True
+        self._put(message, i)
+        self._count += _ITEMS
+        self.client.moved = True
         return None
 
-    def _put(self, message, place):
-        at = message.t
-        place.first = message.first
-        place.at = message.at - at
-        place.end = message.end - at
-        self._client.copier.copy(message.buf, at, place.end, place.buf)
+    def _put(self, message, n):
+        """Copy a message to the place at `n`."""
+        end = message.end - message.t
+        self._ring[n + 1] = message.first
+        self._ring[n + 2] = message.at - message.t
+        self._ring[n + 3] = end
+        if MICROPYTHON:
+            copier = self.client.copier
+            copier.seek(0)
+            copier.write(message.buf, message.t, end)
+            copier.seek(0)
+            copier.readinto(self._ring[n], end)
+        else:
+            self._ring[n][0:end] = memoryview(message.buf)[message.t : message.end]
 
     def _grow(self):
         """Add a place if the task of this queue waits in `publish`. Returns whether it did."""
-        if self._task not in self._client.publishing:
+        if self.task not in self.client.publishing:
             return False
+        n = self._first
         try:
-            self._ring.insert(self._first, self._place())
+            self._ring[n:n] = [bytearray(self.client.rx_size), 0, 0, 0]
         except MemoryError:
             return False
-        self._first += 1
+        self._first += _ITEMS
         return True
-
-    def _abandoned(self):
-        """Return whether the queue is closed. Closes it if its task has ended."""
-        if self._task is not None and self._task.done():
-            self.close()
-        return self.closed
 
     def close(self) -> None:
         """End the subscription."""
         if not self.closed:
             self.closed = True
-            self._client.closing = True
+            self.client.closing = True
 
     def _next(self):
         """Return the StopIteration with the next message, None to wait for it.
@@ -238,11 +247,17 @@ class Messages:
         """
         if self._count:
             self._taken = True
-            return self._ring[self._first]
-        if self.closed or self._client.disconnected:
+            n = self._first
+            message = self._found.value
+            message.buf = self._ring[n]
+            message.first = self._ring[n + 1]
+            message.at = self._ring[n + 2]
+            message.end = self._ring[n + 3]
+            return self._found
+        if self.closed or self.client.disconnected:
             raise StopAsyncIteration
-        if self._client.failed is not None:
-            raise self._client.failed
+        if self.client.failed is not None:
+            raise self.client.failed
         granted = self.subscription.granted
         if granted and max(granted) > 127:
             text = f"SUBACK: reason code {max(granted):#x} for {self.subscription.filters}"
@@ -255,11 +270,11 @@ class Messages:
     def __anext__(self) -> "Any":
         if self._taken:
             self._taken = False
-            self._count -= 1
-            self._first += 1
+            self._count -= _ITEMS
+            self._first += _ITEMS
             if self._first == len(self._ring):
                 self._first = 0
-        self._task = asyncio.current_task()
+        self.task = asyncio.current_task()
         return self  # awaited by `async for`: a coroutine would be allocated for each message
 
     def __iter__(self) -> "Messages":
@@ -271,12 +286,12 @@ class Messages:
         if found is not None:
             found.__traceback__ = None  # else it grows
             raise found
-        self._client.turn.park()
+        self.client.turn.park()
 
     if not MICROPYTHON:
 
         def __await__(self) -> "Generator[Any, Any, Any]":
-            return taking(self._next, self._client.turn)
+            return taking(self._next, self.client.turn)
 
     async def __aenter__(self) -> "Messages":
         return self
@@ -299,13 +314,29 @@ class Client:
     and by every call that waits; the message is delivered again after the next `run()`.
     """
 
+    if TYPE_CHECKING:
+        subscribe = aio_rare.subscribe
+        unsubscribe = aio_rare.unsubscribe
+        disconnect = aio_rare.disconnect
+        __aenter__ = aio_rare.__aenter__
+        __aexit__ = aio_rare.__aexit__
+    elif MICROPYTHON:
+        subscribe = late("subscribe")
+        unsubscribe = late("unsubscribe")
+        disconnect = late("disconnect")
+        __aenter__ = late("__aenter__")
+        __aexit__ = late("__aexit__")
+
+    runner: "Any"  # the task started by `async with`
+
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core: Any = Core(*args, **options)
         self.rx_size = len(self.core.rx) // 2 - 1
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
-        self.copier = Copier(self.rx_size)
+        # Messages are copied through a file: slices would be allocated.
+        self.copier: Any = BytesIO(self.rx_size) if MICROPYTHON else None  # type: ignore[arg-type]
         self.publishing: list[Any] = []  # tasks that wait in `publish`
         self.spare: list[Any] = []  # Acknowledgement objects not in use
         self.held: Any = None  # the queue for which the client keeps a message
@@ -313,24 +344,18 @@ class Client:
         self.closing = False  # a queue was closed but is still subscribed
         self.disconnected = False  # `disconnect` was called
         self.failed: Any = None  # the exception that ended `run`
-        self._queues: list[Messages] = []
+        self.queues: list[Messages] = []  # with a subscription
+        self.running = False
         self._accept = self.core.publish
-        self._packet_id: int | None = None  # of the message accepted last
+        self._pid: int | None = None  # of the message accepted last
         self._room = asyncio.Lock()  # its holder is the next task to get room to publish
         self._awaited: list[int] = []  # packet identifiers that tasks wait for
         self._dropped: list[MQTTError] = []  # errors for those of them that were set aside
-        self._running = False
-        self._runner: Any = None  # the task started by `async with`
 
     def __getattr__(self, name: str) -> "Any":
         if name == "core":  # its constructor has failed
             raise AttributeError(name)
         return getattr(self.core, name)
-
-    def hold(self, queue: "Messages") -> "object":
-        """Let the client keep the message being delivered, for the next poll."""
-        self.held = queue
-        return HOLD
 
     async def run(self, idle_ms: int = 20) -> None:
         """Connect, poll, and reconnect after each loss, until `disconnect` or cancellation.
@@ -342,10 +367,10 @@ class Client:
         A name lookup blocks the event loop. RuntimeError if it is running already. An exception
         from a handler ends it.
         """
-        if self._running:
+        if self.running:
             raise RuntimeError("run() is running already")
         core = self.core
-        self._running = True
+        self.running = True
         self.disconnected = online = False
         self.failed = None
         ms = 0
@@ -353,7 +378,8 @@ class Client:
             core.start()
             while not self.disconnected:
                 if self.closing:
-                    self._unsubscribe()
+                    load("aio_rare", "").leave(self)
+                    drop("aio_rare")
                 self.held = None
                 self.moved = False
                 moved = core.poll() or self.moved
@@ -372,7 +398,7 @@ class Client:
             self.failed = e
             raise
         finally:
-            self._running = False
+            self.running = False
             self.turn.wake()
 
     async def connected(self) -> None:
@@ -415,14 +441,14 @@ class Client:
         `run`.
         """
         self._check()
-        self._packet_id = None
+        self._pid = None
         # The parentheses save a word: a method call would put the frame on the heap.
         if not self._room.locked():
-            self._packet_id = (self._accept)(topic, payload, qos, retain)
-        if self._packet_id is None:
+            self._pid = (self._accept)(topic, payload, qos, retain)
+        if self._pid is None:
             return (self._publish)(topic, payload, qos, retain)
         self.core.flush()
-        return acknowledgement(self, self._packet_id)
+        return acknowledgement(self, self._pid)
 
     async def _publish(self, topic, payload, qos, retain):
         """Publish a message as soon as there is room."""
@@ -431,8 +457,8 @@ class Client:
         try:
             async with self._room:
                 while True:
-                    packet_id = self.core.publish(topic, payload, qos, retain)
-                    if packet_id is not None:
+                    pid = self.core.publish(topic, payload, qos, retain)
+                    if pid is not None:
                         break
                     await self.turn
                     self._check()
@@ -440,103 +466,33 @@ class Client:
         finally:
             self.publishing.remove(task)
         self.core.flush()
-        await acknowledgement(self, packet_id)
+        await acknowledgement(self, pid)
 
-    def begin(self, packet_id: int, task: "Any") -> bool:
+    def begin(self, pid: int, task: "Any") -> bool:
         """Note that a task waits for an acknowledgement. Returns whether there will be one."""
-        if packet_id:
+        if pid:
             self.publishing.append(task)
-            self._awaited.append(packet_id)
-        return packet_id != 0
+            self._awaited.append(pid)
+        return pid != 0
 
-    def waits(self, packet_id: int) -> bool:
+    def waits(self, pid: int) -> bool:
         """Return whether an acknowledgement may still come."""
         if self.disconnected or self.failed is not None:
             return False
-        return self.core.awaits(packet_id)
+        return self.core.awaits(pid)
 
-    def end(self, packet_id: int, task: "Any") -> "Any":
+    def end(self, pid: int, task: "Any") -> "Any":
         """Note that a task waits no longer.
 
         Returns why its message is not acknowledged, or None if it is.
         """
         self.publishing.remove(task)
-        self._awaited.remove(packet_id)
+        self._awaited.remove(pid)
         for e in self._dropped:
-            if e.code == packet_id:
+            if e.code == pid:
                 self._dropped.remove(e)
                 return e
-        return self._ended() if self.core.awaits(packet_id) else None
-
-    def subscribe(
-        self,
-        filters: "bytes | str | list[bytes] | list[str]",
-        handler: "Callable[[Message], None] | None" = None,
-        qos: int = 0,
-        chunks: bool = False,
-        queue: int = 4,
-    ) -> "Any":
-        """Subscribe to a topic filter, or to a list of them, at up to `qos`.
-
-        Without a handler, returns `Messages` for use with `async for`, which holds up to `queue`
-        messages, 1 to 255, of up to `rx_size` bytes. With a handler, returns the Subscription.
-        Raises what `flatmq.Client.subscribe` raises.
-        """
-        if handler is not None:
-            made = self.core.subscribe(filters, handler, qos, chunks)
-            self._end()
-            return made
-        from .wire import number
-
-        number("queue", queue, 1, 255)
-        drop("wire")
-        messages = Messages(self, queue)
-        messages.subscription = self.core.subscribe(filters, messages.take, qos)
-        self._end()
-        self._queues.append(messages)
-        return messages
-
-    def unsubscribe(self, filters: "bytes | str | list[bytes] | list[str]") -> "Subscription":
-        """End the subscription to one or more topic filters: see `flatmq.Client.unsubscribe`."""
-        made = self.core.unsubscribe(filters)
-        self._end()
-        return made
-
-    async def disconnect(self, timeout_ms: int = 1000) -> bool:
-        """Send everything queued and DISCONNECT, and end `run`.
-
-        Unacknowledged messages are kept for the next `run`. Returns whether DISCONNECT was
-        sent; if not, the broker publishes the will.
-
-        It takes up to `timeout_ms`. The wait for the broker to close the connection blocks the
-        event loop, usually for one round trip.
-        """
-        core = self.core
-        end = ticks_add(ticks_ms(), timeout_ms)
-        while core.connected and ticks_diff(end, ticks_ms()) > 0:
-            if not core.flush():
-                break
-            await sleep_ms(1)
-        gone = core.disconnect(max(ticks_diff(end, ticks_ms()), 0))
-        self.disconnected = True
-        self.turn.wake()
-        while self._running:
-            await self.turn
-        return gone
-
-    async def __aenter__(self) -> "Client":
-        self._runner = asyncio.create_task(self.run())
-        while not (self._running or self._runner.done()):
-            await sleep_ms(0)
-        return self
-
-    async def __aexit__(self, kind: "Any", *error: "Any") -> None:
-        await self.disconnect()
-        try:
-            await self._runner
-        except Exception:
-            if kind is None:
-                raise
+        return self._ended() if self.core.awaits(pid) else None
 
     def _ended(self):
         """Return the exception that ended `run`; None if it is running or was cancelled."""
@@ -549,28 +505,13 @@ class Client:
         if self.failed is not None or self.disconnected:
             raise self._ended()
 
-    def _note(self, packet_id, topic, reason):
+    def _note(self, pid, topic, reason):
         """Note that the client has set a message aside."""
-        if packet_id in self._awaited:
-            self._dropped.append(MQTTError("dropped", reason, packet_id))
+        if pid in self._awaited:
+            self._dropped.append(MQTTError("dropped", reason, pid))
         if self._on_dropped is not None:
-            self._on_dropped(packet_id, topic, reason)
+            self._on_dropped(pid, topic, reason)
 
-    def _unsubscribe(self):
-        """End the subscriptions of the queues that were closed."""
-        self.closing = False
-        for each in self._queues:
-            if each.closed:
-                self.core.unsubscribe(each.subscription.filters)
-        self._end()
 
-    def _end(self):
-        """Close the queues whose subscription has ended."""
-        left = []
-        for each in self._queues:
-            if each.subscription in self.core.subscriptions:
-                left.append(each)
-            else:
-                each.closed = True
-        self._queues = left
-        self.turn.wake()
+if not MICROPYTHON:
+    load("aio_rare", "").install(Client)

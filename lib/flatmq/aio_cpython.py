@@ -22,17 +22,6 @@ class Turn(asyncio.Event):
         return self.wait().__await__()
 
 
-class Copier:
-    """Copy bytes from a received message."""
-
-    def __init__(self, size: int) -> None:
-        pass
-
-    def copy(self, buf: bytearray, at: int, n: int, into: bytearray) -> None:
-        """Copy `n` bytes from position `at` on to the start of `into`."""
-        into[0:n] = memoryview(buf)[at : at + n]
-
-
 def sleep_ms(t: int) -> Coroutine[Any, Any, None]:
     """Sleep for `t` milliseconds."""
     return asyncio.sleep(t / 1000)

@@ -54,6 +54,7 @@ class Message(Shown):
     t: int  # where the length of the topic name is
     at: int  # where the payload begins,
     end: int  # and ends
+    pid: int  # the packet identifier, if the message is larger than the buffer
 
     if TYPE_CHECKING:  # the methods that `rare.reading` adds
         is_topic = reading.is_topic
@@ -70,8 +71,7 @@ class Message(Shown):
         self.first = 0x30
         self.t = self.at = self.end = 0
         self.offset = 0
-        self.size = 0  # of the payload in bytes, if the message is larger than the buffer; then
-        self.pid = 0  # this is the packet identifier
+        self.size = 0  # of the payload in bytes, if the message is larger than the buffer
 
     def __len__(self) -> int:
         return self.end - self.at

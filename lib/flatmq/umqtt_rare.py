@@ -1,4 +1,4 @@
-"""What an MQTTClient of `flatmq.umqtt` does rarely. Loaded for each call."""
+"""Make the client of an MQTTClient, subscribe, and check arguments. Loaded for each call."""
 
 from . import Client
 from .port import MICROPYTHON, const
