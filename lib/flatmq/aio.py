@@ -331,12 +331,12 @@ class Client:
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core: Any = Core(*args, **options)
-        self.rx_size = len(self.core.rx) // 2 - 1
+        self.rx_size: Any = len(self.core.rx) // 2 - 1
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
         # Messages are copied through a file: slices would be allocated.
-        self.copier: Any = BytesIO(self.rx_size) if MICROPYTHON else None  # type: ignore[arg-type]
+        self.copier: Any = BytesIO(self.rx_size) if MICROPYTHON else None
         self.publishing: list[Any] = []  # tasks that wait in `publish`
         self.spare: list[Any] = []  # Acknowledgement objects not in use
         self.held: Any = None  # the queue for which the client keeps a message
