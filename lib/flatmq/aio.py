@@ -5,7 +5,6 @@ until a task takes them.
 """
 
 import asyncio
-from io import BytesIO
 
 from . import Client as Core
 from . import MQTTError
@@ -26,6 +25,7 @@ _BUSY = const(4)  # most ms between two polls while an acknowledgement is awaite
 
 if MICROPYTHON:
     from asyncio import sleep_ms
+    from io import BytesIO as copier
 
     class Turn(asyncio.Event):
         """An event that tasks await repeatedly, until the condition that they check holds.
@@ -128,7 +128,7 @@ if MICROPYTHON:
         return made
 
 else:
-    from .aio_cpython import Turn, acknowledgement, sleep_ms, taking
+    from .aio_cpython import Turn, acknowledgement, copier, sleep_ms, taking
 
 
 def late(name: str) -> "Any":
@@ -331,12 +331,12 @@ class Client:
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core: Any = Core(*args, **options)
-        self.rx_size: Any = len(self.core.rx) // 2 - 1
+        self.rx_size = len(self.core.rx) // 2 - 1
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
         # Messages are copied through a file: slices would be allocated.
-        self.copier: Any = BytesIO(self.rx_size) if MICROPYTHON else None
+        self.copier: Any = copier(self.rx_size)
         self.publishing: list[Any] = []  # tasks that wait in `publish`
         self.spare: list[Any] = []  # Acknowledgement objects not in use
         self.held: Any = None  # the queue for which the client keeps a message

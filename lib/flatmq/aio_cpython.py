@@ -22,6 +22,11 @@ class Turn(asyncio.Event):
         return self.wait().__await__()
 
 
+def copier(size: int) -> Any:
+    """Return None: slices may be allocated."""
+    return None
+
+
 def sleep_ms(t: int) -> Coroutine[Any, Any, None]:
     """Sleep for `t` milliseconds."""
     return asyncio.sleep(t / 1000)
