@@ -190,7 +190,7 @@ class Messages:
             return None
         if self._count == len(self._ring):
             if self.task is not None and self.task.done():
-                self.close()  # the task has left without that
+                self.close()  # the task has ended without that
                 return None
             if not message.first & 6:
                 self.lost += 1
@@ -201,25 +201,21 @@ class Messages:
         i = self._first + self._count
         if i >= len(self._ring):
             i -= len(self._ring)
-        self._put(message, i)
-        self._count += _ITEMS
-        self.client.moved = True
-        return None
-
-    def _put(self, message, n):
-        """Copy a message to the place at `n`."""
         end = message.end - message.t
-        self._ring[n + 1] = message.first
-        self._ring[n + 2] = message.at - message.t
-        self._ring[n + 3] = end
+        self._ring[i + 1] = message.first
+        self._ring[i + 2] = message.at - message.t
+        self._ring[i + 3] = end
         if MICROPYTHON:
             copier = self.client.copier
             copier.seek(0)
             copier.write(message.buf, message.t, end)
             copier.seek(0)
-            copier.readinto(self._ring[n], end)
+            copier.readinto(self._ring[i], end)
         else:
-            self._ring[n][0:end] = memoryview(message.buf)[message.t : message.end]
+            self._ring[i][0:end] = memoryview(message.buf)[message.t : message.end]
+        self._count += _ITEMS
+        self.client.moved = True
+        return None
 
     def _grow(self):
         """Add a place if the task of this queue waits in `publish`. Returns whether it did."""
@@ -260,8 +256,7 @@ class Messages:
             raise self.client.failed
         granted = self.subscription.granted
         if granted and max(granted) > 127:
-            text = f"SUBACK: reason code {max(granted):#x} for {self.subscription.filters}"
-            raise MQTTError("refused", text, max(granted))
+            load("aio_rare", "").refused(self.subscription)
         return None
 
     def __aiter__(self) -> "Messages":
@@ -277,8 +272,7 @@ class Messages:
         self.task = asyncio.current_task()
         return self  # awaited by `async for`: a coroutine would be allocated for each message
 
-    def __iter__(self) -> "Messages":
-        return self
+    __iter__ = __aiter__
 
     def __next__(self) -> None:
         # On a board `await` calls this until it raises.

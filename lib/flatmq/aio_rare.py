@@ -2,6 +2,7 @@
 
 import asyncio
 
+from . import MQTTError
 from .aio import Messages, sleep_ms
 from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
 
@@ -71,6 +72,13 @@ def mark(client: "Client") -> None:
             each.closed = True
     client.queues = left
     client.turn.wake()
+
+
+def refused(subscription: "Subscription") -> None:
+    """Raise MQTTError for a subscription that the broker has refused."""
+    code = max(subscription.granted or b"")
+    drop("aio_rare")
+    raise MQTTError("refused", f"SUBACK: reason code {code:#x} for {subscription.filters}", code)
 
 
 async def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:

@@ -157,10 +157,11 @@ class MQTTClient:
         """
         if timeout is not None:
             if timeout * 1000 < 1:
-                _rare("refuse_timeout", timeout)
+                _rare("refuse", timeout)
             self._timeout = int(timeout * 1000)
         if self._client:
-            self._stop()
+            self._awaited = None
+            self._client.abandon()
         settings = (
             self.client_id, self.user, self.pswd, self.keepalive, bool(clean_session),
             (self._timeout + 999) // 1000, self.lw_topic, self.lw_msg, self.lw_qos,
@@ -193,12 +194,14 @@ class MQTTClient:
 
     def disconnect(self) -> None:
         """Send DISCONNECT and close the connection, if there is one."""
-        if self._client:
+        c = self._client
+        if c:
             self._queue.clear()
             self._early = 0
-            if self._client.connected:
-                self._client.disconnect(min(self._timeout, 1000))
-            self._stop()
+            if c.connected:
+                c.disconnect(min(self._timeout, 1000))
+            self._awaited = None
+            c.abandon()
 
     def ping(self) -> None:
         """Send PINGREQ.
@@ -211,17 +214,12 @@ class MQTTClient:
         self._client.ping()
         self._client.flush()
 
-    def _stop(self):
-        """Close the connection without DISCONNECT.
-
-        Undelivered messages are forgotten: the call that published them raised an
-        exception, so the program decides what to do.
-        """
-        self._awaited = None
-        self._client.abandon()
-
     def _fail(self, error=None):
-        """Close the connection, and raise `error`, or the exception that ended it."""
+        """Close the connection, and raise `error`, or the exception that ended it.
+
+        Undelivered messages are forgotten: the call that published them raises, so the program
+        decides what to do.
+        """
         c = self._client
         if not error:
             e = c.error if c and c.link else None
@@ -238,7 +236,8 @@ class MQTTClient:
                 error = OSError(errno.ETIMEDOUT if e.kind == "timeout" else -1, e.detail)
         self.error = error
         if c:
-            self._stop()
+            self._awaited = None
+            c.abandon()
         raise error
 
     def _note(self, error):
@@ -322,22 +321,14 @@ class MQTTClient:
             self._work()  # until there is room
         if flags > 1:
             self._wait_for(self.pid)
-        else:
-            self._written()
-
-    def _written(self):
-        """Wait until all QoS 0 messages are handed to the network.
-
-        Unless it is slow, they are handed over at once.
-        """
-        c = self._client
-        c.flush()
-        while c.pending > c.kept and c.connected:
-            self._work()
-            while self._queue:
-                self._call()
-        if not c.connected:
-            self._fail()
+        else:  # until it is handed to the network, which is at once unless that is slow
+            self._client.flush()
+            while self._client.pending > self._client.kept and self._client.connected:
+                self._work()
+                while self._queue:
+                    self._call()
+            if not self._client.connected:
+                self._fail()
 
     def _wait_for(self, packet):
         """Wait until a message is acknowledged, or a request answered.
@@ -348,21 +339,18 @@ class MQTTClient:
         outer = self._awaited
         self._awaited = packet
         self._early = len(self._queue)
+        # A request that waits for others has no packet identifier yet.
+        self.pid = getattr(packet, "id", 0) or self.pid
         try:
-            self._settled(packet)
+            self._client.flush()
+            while self._awaited == packet and self._waits(packet):
+                self._work()
+            if self._awaited != packet:
+                raise OSError(errno.ECONNABORTED, "a callback has closed the connection")
         except:  # `finally` would put the frame on the heap
             self._awaited = outer if self._awaited == packet else None
             raise
         self._awaited = outer
-
-    def _settled(self, packet):
-        # A request that waits for others has no packet identifier yet.
-        self.pid = getattr(packet, "id", 0) or self.pid
-        self._client.flush()
-        while self._awaited == packet and self._waits(packet):
-            self._work()
-        if self._awaited != packet:
-            raise OSError(errno.ECONNABORTED, "a callback has closed the connection")
 
     def _waits(self, packet):
         c = self._client
@@ -377,7 +365,7 @@ class MQTTClient:
         without a callback.
         """
         if self.cb is None:
-            raise AssertionError("call set_callback() before subscribe()")
+            _rare("refuse", None)
         self._ready()
         _rare("subscribe", self._client, self._renewed, self._wait_for, topic, qos, self.cb)
 
@@ -480,9 +468,19 @@ class MQTTClient:
             self._short = True
 
     def _keep(self, message):
-        msg = self._piece(message) if message.size else message.payload
-        if msg is None:
-            return
+        if message.size:  # it comes in pieces
+            if not message.offset:
+                self._large = None
+                self._large = bytearray(message.size)
+            if self._large is None:  # there was no memory for it
+                return
+        msg = message.payload
+        if message.size:
+            self._large[message.offset : message.offset + len(msg)] = msg
+            if not message.last:
+                return
+            msg = bytes(self._large)
+            self._large = None
         if not message.is_topic(self._topic):
             self._topic = message.topic
         self._queue.append(message.first)
@@ -490,23 +488,6 @@ class MQTTClient:
         self._queue.append(msg)
         if self._awaited and self._waits(self._awaited):
             self._early = len(self._queue)
-
-    def _piece(self, message):
-        """Collect a message that is larger than the buffer.
-
-        Returns its payload once it is complete, else None.
-        """
-        if not message.offset:
-            self._large = None
-            self._large = bytearray(message.total)
-        if self._large is None:  # there was no memory for it
-            return None
-        self._large[message.offset : message.offset + len(message)] = message.payload
-        if not message.last:
-            return None
-        msg = bytes(self._large)
-        self._large = None
-        return msg
 
     def _gate(self, kept):
         """Return whether acknowledgements may leave.

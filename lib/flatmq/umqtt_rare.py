@@ -115,6 +115,8 @@ def check_will(topic: "bytes | str", qos: int) -> None:
         raise AssertionError(f"topic must not be empty: {topic!r}")
 
 
-def refuse_timeout(timeout: float) -> None:
-    """Raise ValueError for a timeout that is too short."""
+def refuse(timeout: "float | None") -> None:
+    """Raise ValueError for a timeout that is too short; for None, AssertionError: no callback."""
+    if timeout is None:
+        raise AssertionError("call set_callback() before subscribe()")
     raise ValueError(f"timeout must be at least 0.001 s, not {timeout!r}")
