@@ -13,14 +13,14 @@ from flatmq.port import ticks_add, ticks_diff, ticks_ms
 class Env(scenario_env.Env):
     """Helpers that wait as tasks do; `ask` blocks the event loop."""
 
-    def client(self, name, **options):
+    def client(self, name, kind=Client, **options):
         """A client that does not run, with buffers as small as the scenarios allow."""
         options.setdefault("tx_size", 512)
         options.setdefault("rx_size", 256)
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 100)
         options.setdefault("version", self.version)
-        return Client(self.token + b"-" + name, self.host, self.port, **options)
+        return kind(self.token + b"-" + name, self.host, self.port, **options)
 
     async def soon(self, awaitable):
         """Return what a coroutine returns; fail if that takes too long."""

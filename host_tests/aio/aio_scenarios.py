@@ -1,7 +1,9 @@
 """Programs of several tasks. Each public function is a scenario."""
 
 import asyncio
+import sys
 
+from flatmq import aio
 from flatmq.aio import Client
 
 
@@ -478,6 +480,70 @@ async def bad_arguments(env):
         env.equal(str(error), "run() is running already", "text")
         await env.soon(client.publish(env.name(b"bad"), b"good", 1))
         env.equal((client.core.pending, client.publishing), (0, []), "left behind")
+
+
+async def a_subclass_may_call_what_it_overrides(env):
+    """Also where the code of a method is loaded for each call."""
+
+    class Own(Client):
+        calls = 0
+
+        def subscribe(self, *arguments, **options):
+            self.calls += 1
+            return super().subscribe(*arguments, **options)
+
+        def unsubscribe(self, filters):
+            self.calls += 1
+            return super().unsubscribe(filters)
+
+        async def disconnect(self, timeout_ms=1000):
+            self.calls += 1
+            return await super().disconnect(timeout_ms)
+
+        async def __aenter__(self):
+            self.calls += 1
+            return await super().__aenter__()
+
+        async def __aexit__(self, *error):
+            self.calls += 1
+            await super().__aexit__(*error)
+
+    async with env.client(b"own", Own) as client:
+        queue = client.subscribe(env.name(b"own"), qos=1)
+        inbox = []
+        await env.granted(queue)
+        reading = asyncio.create_task(_collect(queue, inbox, 1, close=False))
+        await env.soon(client.publish(env.name(b"own"), b"1", 1))
+        await env.soon(reading)
+        client.unsubscribe(env.name(b"own"))
+        env.equal((queue.closed, [m[1] for m in inbox]), (True, [b"1"]), "closed, payloads")
+    env.equal(client.calls, 5, "calls")  # `async with` calls disconnect()
+
+
+async def calls_that_find_no_memory(env):
+    """They raise MemoryError and change nothing. On CPython all code is there."""
+    if sys.implementation.name != "micropython":
+        return
+
+    def without_memory(*name):
+        raise MemoryError
+
+    load = aio.load
+    async with env.client(b"full") as client:
+        queue = client.subscribe(env.name(b"full"), qos=1)
+        inbox = []
+        await env.granted(queue)
+        reading = asyncio.create_task(_collect(queue, inbox, 2))
+        aio.load = without_memory
+        await _raises(env, MemoryError, client.subscribe, env.name(b"other"))
+        await _raises(env, MemoryError, client.unsubscribe, env.name(b"full"))
+        await _raises(env, MemoryError, client.disconnect)
+        env.equal((client.running, client.queues), (True, [queue]), "running, queues")
+        await env.soon(client.publish(env.name(b"full"), b"1", 1))
+        aio.load = load
+        await env.soon(client.publish(env.name(b"full"), b"2", 1))
+        await env.soon(reading)
+        env.equal([m[1] for m in inbox], [b"1", b"2"], "payloads")
 
 
 async def idle_turns(env):

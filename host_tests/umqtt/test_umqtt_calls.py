@@ -64,6 +64,9 @@ NEW = {
 }
 # What only flatmq does, by the cases of programs/better.py.
 BETTER = {
+    "a_call_that_finds_no_memory_changes_nothing": (
+        "(['MemoryError', 'MemoryError', 'MemoryError', None, 0, 'MemoryError'], [b'2', b'3'])"
+    ),
     "a_callback_may_disconnect": "(48, 'OSError')",
     "a_callback_may_do_everything": "([b'go', b'1', b'xxxx', b'3', b'done'], None)",
     "a_callback_that_reconnects": "[b'1', b'2']",
@@ -71,6 +74,9 @@ BETTER = {
     "a_message_that_timed_out_is_not_sent_later": "([True], [b'2'])",
     "a_publish_that_a_callback_cuts_off_fails": "('OSError', None)",
     "a_refused_subscription": "([(128,)], [b'echo'])",
+    "a_subclass_may_call_what_it_overrides": (
+        "(['set_last_will', 'subscribe', 'unsubscribe'], [None, 0, None], None, [b'1'])"
+    ),
     "a_subscription_made_again_gets_retained_messages_once": "[b'kept', b'end', b'']",
     "a_subscription_that_waits_for_another_is_made": "[b'echo']",
     "a_timeout_of_the_socket_does_no_harm": "(None, [b'1'])",

@@ -123,7 +123,7 @@ class MQTTClient:
         self._awaited: Any = None
         self._depth = 0  # callbacks that are running
         self._topic = b""  # of the last message
-        self._large: bytearray | None = None  # payload of a message that comes in pieces
+        self._large: Any = None  # payload of a message that comes in pieces
         self._short = False  # there was no memory for a message
 
     def set_callback(self, f: "Callable[[bytes, bytes], object]") -> None:

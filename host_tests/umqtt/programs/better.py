@@ -6,7 +6,7 @@ import sys
 
 import desk
 
-from flatmq import port
+from flatmq import port, umqtt
 from flatmq.umqtt import MQTTClient, MQTTException
 from flatmq.umqtt_robust import MQTTClient as RobustClient
 
@@ -379,6 +379,59 @@ def a_timeout_of_the_socket_does_no_harm():
     while not c.seen:
         c.check_msg()
     return returned, c.seen
+
+
+def a_subclass_may_call_what_it_overrides():
+    class Own(MQTTClient):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.calls = []
+
+        def subscribe(self, topic, qos=0):
+            self.calls.append("subscribe")
+            return super().subscribe(topic, qos)
+
+        def unsubscribe(self, topic):
+            self.calls.append("unsubscribe")
+            return super().unsubscribe(topic)
+
+        def set_last_will(self, topic, msg, retain=False, qos=0):
+            self.calls.append("set_last_will")
+            return super().set_last_will(topic, msg, retain, qos)
+
+    c = _client(of=Own)
+    returned = [c.set_last_will(b"own/will", b"gone"), c.connect()]
+    returned.append(c.subscribe(b"own", qos=1))
+    c.publish(b"own", b"1")
+    _received(c)
+    return c.calls, returned, c.unsubscribe(b"own"), c.seen
+
+
+def a_call_that_finds_no_memory_changes_nothing():
+    c = _online()
+    c.subscribe(b"full/kept")
+    load = umqtt.load
+
+    def without_memory(*name):
+        raise MemoryError
+
+    umqtt.load = without_memory
+    returned = [
+        _raised(c.subscribe, b"full/more"),
+        _raised(c.unsubscribe, b"full/kept"),
+        _raised(c.set_last_will, b"full/will", b"gone"),
+        c.lw_topic,
+    ]
+    c.publish(b"full/more", b"1", qos=1)
+    c.publish(b"full/kept", b"2", qos=1)
+    _received(c)
+    returned.append(c.connect())  # with the same attributes: nothing is loaded
+    c.user = "alice"
+    returned.append(_raised(c.connect))
+    umqtt.load = load
+    c.connect()
+    c.publish(b"full/kept", b"3", qos=1)
+    return returned, _received(c, b"3")
 
 
 def a_message_that_does_not_fit():
