@@ -437,6 +437,14 @@ async def the_end_of_a_loop(env):
     await env.soon(last)
 
 
+async def a_refused_subscription(env):
+    """Its loop raises MQTTError."""
+    queue = env.client(b"no").subscribe(env.name(b"no"))
+    queue.subscription.granted = b"\x80"  # as after a SUBACK
+    error = await _raises(env, env.MQTTError, _collect, queue, [], 1)
+    env.equal((error.kind, error.code), ("refused", 128), "error")
+
+
 async def a_message_that_is_set_aside(env):
     """publish() raises if the message is given up, and on_dropped is called."""
     dropped = []

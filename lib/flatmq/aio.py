@@ -325,7 +325,6 @@ class Client:
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
         self.core: Any = Core(*args, **options)
-        self.rx_size = len(self.core.rx) // 2 - 1
         self._on_dropped = self.core.on_dropped
         self.core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
@@ -341,7 +340,6 @@ class Client:
         self.queues: list[Messages] = []  # with a subscription
         self.running = False
         self._accept = self.core.publish
-        self._pid: int | None = None  # of the message accepted last
         self._room = asyncio.Lock()  # its holder is the next task to get room to publish
         self._awaited: list[int] = []  # packet identifiers that tasks wait for
         self._dropped: list[MQTTError] = []  # errors for those of them that were set aside
@@ -349,6 +347,8 @@ class Client:
     def __getattr__(self, name: str) -> "Any":
         if name == "core":  # its constructor has failed
             raise AttributeError(name)
+        if name == "rx_size":  # an attribute would take another step of the table of attributes
+            return len(self.core.rx) // 2 - 1
         return getattr(self.core, name)
 
     async def run(self, idle_ms: int = 20) -> None:
@@ -435,14 +435,14 @@ class Client:
         `run`.
         """
         self._check()
-        self._pid = None
+        pid = None
         # The parentheses save a word: a method call would put the frame on the heap.
         if not self._room.locked():
-            self._pid = (self._accept)(topic, payload, qos, retain)
-        if self._pid is None:
+            pid = (self._accept)(topic, payload, qos, retain)
+        if pid is None:
             return (self._publish)(topic, payload, qos, retain)
         self.core.flush()
-        return acknowledgement(self, self._pid)
+        return acknowledgement(self, pid)
 
     async def _publish(self, topic, payload, qos, retain):
         """Publish a message as soon as there is room."""
