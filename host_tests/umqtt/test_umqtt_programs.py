@@ -59,5 +59,5 @@ def test_a_file_of_one_line_moves_every_program(name: str, python: str, tmp_path
 
 def test_a_program_runs_in_a_small_heap(tmp_path: Path) -> None:
     program = umqtt_stage.moved(PROGRAMS / "simple_reconnect.py", tmp_path)
-    seen = umqtt_stage.run(program, "flatmq", "micropython", heap="72k")
+    seen = umqtt_stage.run(program, "flatmq", "micropython", heap="64k")
     assert seen == _with_umqtt(program.stem)
