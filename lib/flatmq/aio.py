@@ -235,30 +235,6 @@ class Messages:
             self.closed = True
             self.client.closing = True
 
-    def _next(self):
-        """Return the StopIteration with the next message, None to wait for it.
-
-        Raises StopAsyncIteration at the end, MQTTError if the subscription was refused, or
-        the exception that ended `run`.
-        """
-        if self._count:
-            self._taken = True
-            n = self._first
-            message = self._found.value
-            message.buf = self._ring[n]
-            message.first = self._ring[n + 1]
-            message.at = self._ring[n + 2]
-            message.end = self._ring[n + 3]
-            return self._found
-        if self.closed or self.client.disconnected:
-            raise StopAsyncIteration
-        if self.client.failed is not None:
-            raise self.client.failed
-        granted = self.subscription.granted
-        if granted and max(granted) > 127:
-            load("aio_rare", "").refused(self.subscription)
-        return None
-
     def __aiter__(self) -> "Messages":
         return self
 
@@ -275,17 +251,34 @@ class Messages:
     __iter__ = __aiter__
 
     def __next__(self) -> None:
-        # On a board `await` calls this until it raises.
-        found = self._next()
-        if found is not None:
-            found.__traceback__ = None  # else it grows
-            raise found
+        """Raise StopIteration with the next message, or have the task wait for it.
+
+        On a board `await` calls this until it raises. It raises StopAsyncIteration at the end,
+        MQTTError if the subscription was refused, or the exception that ended `run`.
+        """
+        if self._count:
+            self._taken = True
+            n = self._first
+            message = self._found.value
+            message.buf = self._ring[n]
+            message.first = self._ring[n + 1]
+            message.at = self._ring[n + 2]
+            message.end = self._ring[n + 3]
+            self._found.__traceback__ = None  # else it grows
+            raise self._found
+        if self.closed or self.client.disconnected:
+            raise StopAsyncIteration
+        if self.client.failed is not None:
+            raise self.client.failed
+        granted = self.subscription.granted
+        if granted and max(granted) > 127:
+            load("aio_rare", "").refused(self.subscription)
         self.client.turn.park()
 
     if not MICROPYTHON:
 
         def __await__(self) -> "Generator[Any, Any, Any]":
-            return taking(self._next, self.client.turn)
+            return taking(self, self.client.turn)
 
     async def __aenter__(self) -> "Messages":
         return self

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .aio import Client
+    from .aio import Client, Messages
 
 
 class Turn(asyncio.Event):
@@ -17,6 +17,9 @@ class Turn(asyncio.Event):
         """Let all waiting tasks check again."""
         self.set()
         self.clear()
+
+    def park(self) -> None:
+        """Do nothing: here a task awaits this object."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self.wait().__await__()
@@ -32,11 +35,12 @@ def sleep_ms(t: int) -> Coroutine[Any, Any, None]:
     return asyncio.sleep(t / 1000)
 
 
-def taking(look: Callable[[], Any], turn: Turn) -> Generator[Any, Any, Any]:
-    """Wait until `look` returns something, and return its `value`."""
+def taking(messages: Messages, turn: Turn) -> Generator[Any, Any, Any]:
+    """Wait until there is a message, and return it."""
     while True:
-        found = look()
-        if found is not None:
+        try:
+            next(messages)
+        except StopIteration as found:
             return found.value
         yield from turn.__await__()
 

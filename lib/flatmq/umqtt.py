@@ -404,32 +404,28 @@ class MQTTClient:
         """
         if not self._queue:
             self._ready()
-            self._poll(self._timeout * _QUIET if ms is None else ms)
+            if ms is None:
+                ms = self._timeout * _QUIET
+            c = self._client
+            left: Any = ms
+            end = ticks_add(port.ticks_ms(), ms)
+            while not self._queue and c.connected:
+                if self._pings and not c.asked:  # the last one is answered
+                    self._pings -= 1
+                    return None
+                if left is None:  # it was to poll once
+                    return None
+                heard = c.poll(left)  # it may return before that time has passed
+                left = ticks_diff(end, port.ticks_ms())
+                if heard or left <= 0:
+                    if ms and not heard:
+                        c.ping()
+                    left = ms or None
+                    end = ticks_add(port.ticks_ms(), ms)
+                self._check()
             if not self._queue:
-                return None
+                self._fail()
         return self._call()
-
-    def _poll(self, ms):
-        """Poll until a message or the answer to a ping() has come in, or once if `ms` is 0."""
-        c = self._client
-        left = ms
-        end = ticks_add(port.ticks_ms(), ms)
-        while not self._queue and c.connected:
-            if self._pings and not c.asked:  # answered
-                self._pings -= 1
-                return
-            if left is None:  # it was to poll once
-                return
-            heard = c.poll(left)  # it may return before that time has passed
-            left = ticks_diff(end, port.ticks_ms())
-            if heard or left <= 0:
-                if ms and not heard:
-                    c.ping()
-                left = ms or None
-                end = ticks_add(port.ticks_ms(), ms)
-            self._check()
-        if not self._queue:
-            self._fail()
 
     def _call(self):
         """Call the callback with the first queued message.
