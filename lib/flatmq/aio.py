@@ -314,6 +314,9 @@ class Client:
         __aenter__ = late("__aenter__")
         __aexit__ = late("__aexit__")
 
+    # Set by `run` or before they are read
+    held: "Messages | None"  # the queue for which the client keeps a message
+    moved: bool  # a queue has taken a message
     runner: "Any"  # the task started by `async with`
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
@@ -325,8 +328,6 @@ class Client:
         self.copier: Any = copier(self.rx_size)
         self.publishing: list[Any] = []  # tasks that wait in `publish`
         self.spare: list[Any] = []  # Acknowledgement objects not in use
-        self.held: Any = None  # the queue for which the client keeps a message
-        self.moved = False  # a queue has taken a message
         self.closing = False  # a queue was closed but is still subscribed
         self.disconnected = False  # `disconnect` was called
         self.failed: Any = None  # the exception that ended `run`

@@ -112,7 +112,7 @@ class MQTTClient:
         self.error: Exception | None = None
         self._client: Any = None
         self._settings: Any = None  # what the client was made for
-        self._noted: Any = None  # an exception raised before the broker accepted
+        self._noted: list[Any] = []  # why the link failed before the broker accepted
         self._timeout = _TIMEOUT
         # First byte, topic and payload of each received message that waits for the callback.
         # Flat, because an empty list already has room for four items.
@@ -170,11 +170,11 @@ class MQTTClient:
         if settings != self._settings:
             self._settings = None
             self._client = _rare(
-                "client", self._client, self._take, self._gate, self._note, *settings
+                "client", self._client, self._take, self._gate, self._noted.append, *settings
             )
             self._settings = settings
         c = self._client
-        self._noted = None
+        self._noted.clear()
         losses = c.stats.losses
         self._pings = 0
         self._end = ticks_add(port.ticks_ms(), self._timeout)
@@ -227,8 +227,8 @@ class MQTTClient:
                 error = OSError(errno.ENOTCONN, "not connected")
             elif e.kind == "refused":
                 error = MQTTException(e.code)
-            elif self._noted:
-                error = self._noted
+            elif self._noted and isinstance(self._noted[0], (OSError, ValueError, TypeError)):
+                error = self._noted[0]
                 # umqtt raises ValueError for a certificate, too, but with a less precise text.
                 if e.kind == "tls" and not isinstance(error, OSError):
                     error = ValueError(e.detail)
@@ -239,14 +239,6 @@ class MQTTClient:
             self._awaited = None
             c.abandon()
         raise error
-
-    def _note(self, error):
-        """Note an exception raised before the broker accepted, as the `why` of a link.
-
-        Returns None: it needs no further explanation.
-        """
-        if isinstance(error, (OSError, ValueError, TypeError)):
-            self._noted = error
 
     def _ready(self):
         """Begin a call. OSError if there is no connection."""

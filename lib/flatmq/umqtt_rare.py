@@ -19,8 +19,8 @@ _BUFFER = const(512)  # as in `umqtt`
 def client(c: "Any", on_message: "Any", gate: "Any", why: "Any", *settings: "Any") -> Client:
     """Make the client for the attributes of an MQTTClient, or change the offline client `c`.
 
-    `why` is for its link: see `reasons`. ValueError or TypeError for an attribute that breaks its
-    rule.
+    Its link passes what fails before the broker has accepted to `why`, which returns None: see
+    `reasons`. ValueError or TypeError for an attribute that breaks its rule.
     """
     (
         client_id, user, password, keepalive, clean_session, timeout,
