@@ -84,10 +84,11 @@ if MICROPYTHON:
                 # A loop that publishes must let other tasks run.
                 next(sleep_ms(0))  # type: ignore[call-overload]
                 return
-            if self.task is None:
+            if self.task is None and self.pid:
                 task = asyncio.current_task()
-                if client.begin(self.pid, task):
-                    self.task = task
+                client.publishing.append(task)
+                client.awaited.append(self.pid)
+                self.task = task
             if self.task is not None and client.waits(self.pid):
                 client.turn.park()
                 return
@@ -335,7 +336,7 @@ class Client:
         self.running = False
         self._accept = self.core.publish
         self._room = asyncio.Lock()  # its holder is the next task to get room to publish
-        self._awaited: list[int] = []  # packet identifiers that tasks wait for
+        self.awaited: list[int] = []  # packet identifiers that tasks wait for
         self._dropped: list[MQTTError] = []  # errors for those of them that were set aside
 
     def __getattr__(self, name: str) -> "Any":
@@ -456,13 +457,6 @@ class Client:
         self.core.flush()
         await acknowledgement(self, pid)
 
-    def begin(self, pid: int, task: "Any") -> bool:
-        """Note that a task waits for an acknowledgement. Returns whether there will be one."""
-        if pid:
-            self.publishing.append(task)
-            self._awaited.append(pid)
-        return pid != 0
-
     def waits(self, pid: int) -> bool:
         """Return whether an acknowledgement may still come."""
         if self.disconnected or self.failed is not None:
@@ -475,7 +469,7 @@ class Client:
         Returns why its message is not acknowledged, or None if it is.
         """
         self.publishing.remove(task)
-        self._awaited.remove(pid)
+        self.awaited.remove(pid)
         for e in self._dropped:
             if e.code == pid:
                 self._dropped.remove(e)
@@ -495,7 +489,7 @@ class Client:
 
     def _note(self, pid, topic, reason):
         """Note that the client has set a message aside."""
-        if pid in self._awaited:
+        if pid in self.awaited:
             self._dropped.append(MQTTError("dropped", reason, pid))
         if self._on_dropped is not None:
             self._on_dropped(pid, topic, reason)

@@ -45,16 +45,18 @@ def taking(messages: Messages, turn: Turn) -> Generator[Any, Any, Any]:
         yield from turn.__await__()
 
 
-async def acknowledgement(client: Client, packet_id: int) -> None:
+async def acknowledgement(client: Client, pid: int) -> None:
     """Wait until a message is acknowledged."""
-    task = asyncio.current_task()
-    if not client.begin(packet_id, task):
+    if not pid:
         await asyncio.sleep(0)  # a loop that publishes must let other tasks run
         return
+    task = asyncio.current_task()
+    client.publishing.append(task)
+    client.awaited.append(pid)
     try:
-        while client.waits(packet_id):
+        while client.waits(pid):
             await client.turn
     finally:
-        e = client.end(packet_id, task)
+        e = client.end(pid, task)
     if e is not None:
         raise e
