@@ -68,10 +68,9 @@ if MICROPYTHON:
         """
 
         def __init__(self, client):
-            self.pid = 0
+            self.pid: Any = 0  # at QoS 0, and None once the task has let others run
             self.client = client
             self.task = None  # the task that waits
-            self.passed = False  # a task has let others run, at QoS 0
             self._done = StopIteration()
 
         def __iter__(self):
@@ -79,8 +78,8 @@ if MICROPYTHON:
 
         def __next__(self):
             client = self.client
-            if not (self.pid or self.passed):
-                self.passed = True
+            if self.pid == 0:
+                self.pid = None
                 # A loop that publishes must let other tasks run.
                 next(sleep_ms(0))  # type: ignore[call-overload]
                 return
@@ -125,7 +124,6 @@ if MICROPYTHON:
         """Return an awaitable that waits until a message is acknowledged."""
         made = client.spare.pop() if client.spare else Acknowledgement(client)
         made.pid = pid
-        made.passed = False
         return made
 
 else:
@@ -484,8 +482,9 @@ class Client:
 
     def _check(self):
         """Raise the exception that ended `run`, if any."""
-        if self.failed is not None or self.disconnected:
-            raise self._ended()
+        e = self._ended()
+        if e is not None:
+            raise e
 
     def _note(self, pid, topic, reason):
         """Note that the client has set a message aside."""

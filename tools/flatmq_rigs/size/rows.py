@@ -185,9 +185,9 @@ PATHS: tuple[Path, ...] = (
     (Row("TLS, online, subscribed, without Mbed TLS", 46_000 - MBED_TLS, 24_650, _TLS),),
     (
         Row("`asyncio` itself", None, 0, _ASYNCIO),
-        Row("`aio`, online, subscribed", 25_000, 29_420, _AIO, more=True),
+        Row("`aio`, online, subscribed", 25_000, 29_198, _AIO, more=True),
     ),
-    (Row("`umqtt` face, subscribed", 21_000, 25_512, _FACE),),
+    (Row("`umqtt` face, subscribed", 21_000, 25_393, _FACE),),
     _beside("`crash.Crashes`", 6_116, _CRASHES),
     _beside("`log.Log`", 3_482, _LOG),
     _beside("`timesync.TimeSync`", 2_353, _TIME),
