@@ -210,8 +210,8 @@ class MQTTClient:
         not answer in time.
         """
         self._ready()
-        self._pings += 1
         self._client.ping()
+        self._pings += 1
         self._client.flush()
 
     def _fail(self, error=None):
@@ -303,6 +303,8 @@ class MQTTClient:
             msg = msg.encode()
         if isinstance(topic, str):
             topic = topic.encode()
+        if flags > 1:
+            hasattr(self._client, "awaits")  # loads it, before a message is accepted
         while True:
             if flags < 4 and len(topic) + len(msg) + _MORE > _BUFFER:
                 self.pid = self._client.publish_from(topic, msg, flags >> 1, flags & 1)

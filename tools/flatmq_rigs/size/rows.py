@@ -187,7 +187,7 @@ PATHS: tuple[Path, ...] = (
         Row("`asyncio` itself", None, 0, _ASYNCIO),
         Row("`aio`, online, subscribed", 25_000, 29_198, _AIO, more=True),
     ),
-    (Row("`umqtt` face, subscribed", 21_000, 25_393, _FACE),),
+    (Row("`umqtt` face, subscribed", 21_000, 25_409, _FACE),),
     _beside("`crash.Crashes`", 6_116, _CRASHES),
     _beside("`log.Log`", 3_482, _LOG),
     _beside("`timesync.TimeSync`", 2_353, _TIME),
