@@ -226,10 +226,10 @@ class _Batch:
         names = ", ".join(f"boots.{name}" for name in _BOOT)
         keys = json.dumps([*zip(self.device.tolist(), self.boot.tolist(), strict=True)])
         rows = self.db.execute(
-            f"SELECT boots.id, seen.ranges, seen.delays, {names} FROM json_each(?) AS wanted "
-            "LEFT JOIN boots ON boots.device = json_extract(wanted.value, '$[0]') "
-            "AND boots.boot = json_extract(wanted.value, '$[1]') "
-            "LEFT JOIN seen ON seen.id = boots.id ORDER BY wanted.key", (keys,),
+            f"SELECT boots.id, seen.ranges, seen.delays, {names} FROM json_each(?) AS keys "
+            "LEFT JOIN boots ON boots.device = json_extract(keys.value, '$[0]') "
+            "AND boots.boot = json_extract(keys.value, '$[1]') "
+            "LEFT JOIN seen ON seen.id = boots.id ORDER BY keys.key", (keys,),
         ).fetchall()  # fmt: skip
         found = columns(rows, ("id", "ranges", "delays", *_BOOT))
         self.id: list[int | None] = found["id"]
@@ -462,7 +462,7 @@ class _Devices:
         """For the table devices; fills `silences` too."""
         known = self._batch.db.execute(
             "SELECT heard, arrived, newest, intervals, delays, silences FROM json_each(?) "
-            "AS wanted CROSS JOIN devices ON devices.id = wanted.value ORDER BY wanted.key",
+            "AS keys CROSS JOIN devices ON devices.id = keys.value ORDER BY keys.key",
             (json.dumps(self.id.tolist()),),
         ).fetchall()
         was = columns(known, ("heard", "arrived", "newest", "intervals", "delays", "silences"))

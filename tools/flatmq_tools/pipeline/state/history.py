@@ -537,8 +537,8 @@ def _delays(db: sqlite3.Connection, steps: DeviceSteps) -> list[bytes | None]:
     for at, numbered in np.unique(keys, axis=1).T.tolist():
         mine = np.flatnonzero((keys[0] == at) & (keys[1] == numbered))
         rows = db.execute(
-            "SELECT wanted.key, delays FROM json_each(?) AS wanted CROSS JOIN device_steps "
-            "ON width = ? AND at = ? AND numbered = ? AND device = wanted.value",
+            "SELECT keys.key, delays FROM json_each(?) AS keys CROSS JOIN device_steps "
+            "ON width = ? AND at = ? AND numbered = ? AND device = keys.value",
             (json.dumps(steps.device[some[mine]].tolist()), steps.width, at, numbered),
         )
         for n, blob in rows:
