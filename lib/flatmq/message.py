@@ -153,6 +153,8 @@ class Subscription(Shown):
     strikes: int  # how often the broker has closed the connection on it,
     pause: int  # ms online after which it is tried again,
     due: int  # and when that is
+    identifier: int  # in MQTT 5,
+    head: bytes  # and the properties of its SUBSCRIBE
 
     def match(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""

@@ -75,7 +75,6 @@ class Client5(Client):
     numbered: int  # the subscription identifier assigned last
     blocks: "Any"  # the properties of the last messages with the names in `names`
     owners: "list[Any]"  # the handlers that `blocks` name; False if they name none
-    tagged: bool  # the identifiers of a message decide who gets it
     said: "View"  # the properties of the packet being handled
     replies: "Any"  # Replies, after the first request
     response_topic: "bytes | None"

@@ -93,50 +93,36 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
     if c.rx.find(b"\x0b", e, n) < 0 or c.bulk is not None or not _decides(c, m.properties):
         return False
     n = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-    c.tagged = True
-    e = -1 if c.limit else message.search(c, 0, m.t, n)
-    found = None
-    if c.limit or (e >= 0 and message.search(c, e + 1, m.t, n) >= 0):
-        found = tagged
+    e = -1 if c.limit else search(c, 0, m.t, n)
+    if c.limit or (e >= 0 and search(c, e + 1, m.t, n) >= 0):
         if message.several is None:
             message.several = load("several").several
-    elif e >= 0:
-        found = c.subscriptions[e].handler
-    c.tagged = False
-    return found
+        return tagged
+    return c.subscriptions[e].handler if e >= 0 else None
 
 
 def tagged(m: "Message") -> "object | None":
     """Call the handlers that the identifiers of a message name."""
-    c = m.client
-    c.tagged = True
-    try:
-        return message.several(m)
-    finally:
-        c.tagged = False
+    return message.several(m, False, search)
 
 
-class Subscription(message.Subscription):
-    """A subscription with an identifier: see `message`."""
+def search(c: "Any", index: int, t: int, e: int, chunks: bool = False) -> int:
+    """Return the first subscription, from `index` on, that an identifier names: see `message`."""
+    while True:
+        index = message.search(c, index, t, e, chunks)
+        if index < 0 or _has(c.message.properties, c.subscriptions[index].identifier):
+            return index
+        index += 1
 
-    identifier = 0
-    head = b"\0"  # its properties
-    client: "Any" = None
 
-    def match(self, buf: bytearray, t: int, end: int) -> bool:
-        """Return whether it gets the message with this topic name."""
-        if self.client.tagged and self._lacks(self.client.message.properties):
-            return False
-        return message.Subscription.match(self, buf, t, end)
-
-    def _lacks(self, p):
-        """Return whether the message does not have its identifier."""
-        at = 0
-        while p.find(_IDENTIFIER, at):
-            if number(p.buf, p.at, p.end) >> 2 == self.identifier:
-                return False
-            at = p.end
-        return True
+def _has(p, identifier):
+    """Return whether the properties of a message have this subscription identifier."""
+    at = 0
+    while p.find(_IDENTIFIER, at):
+        if number(p.buf, p.at, p.end) >> 2 == identifier:
+            return True
+        at = p.end
+    return False
 
 
 def _decides(c, p):

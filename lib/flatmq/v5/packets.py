@@ -234,7 +234,6 @@ def close(c: "Client5", error: "Any", began: int) -> None:
     If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
     """
     c.greeting = c.state == "greeting"
-    c.tagged = False
     c.inflight = c.slots
     if c.alone is c.flow:
         c.alone = None

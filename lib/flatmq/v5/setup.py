@@ -95,7 +95,7 @@ def make(
     c.block = b"\0"
     c.owed = []
     c.owners = [None] * 9
-    c.strict = c.greeting = c.tagged = False
+    c.strict = c.greeting = False
     c.high = -3  # as `carry` sets it
     c.aliases = c.numbered = 0
     load("setup", "").make(c, *args, version=5, five=packets, **given)

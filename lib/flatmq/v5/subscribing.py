@@ -1,11 +1,10 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
-from ..message import NEVER
+from ..message import NEVER, Subscription
 from ..port import const, load
 from ..subscribing import encode, extend, fill, keep, replace, send
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
-from .carry import Subscription
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -46,7 +45,8 @@ def subscribe(
     self.subs = load("subs", "")
     new: Any = Subscription()
     fill(new, checked, names, handler, qos, chunks)
-    new.client = self
+    new.identifier = 0
+    new.head = b"\0"
     if self.five:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
         new.identifier = self.numbered + 1
