@@ -102,6 +102,7 @@ MAY_BE_ON_HEAP = {
     "stream_tls_errors": {"failure", "failure.<listcomp>", "of_board", "of_board.<listcomp>"},
     "stream_tls_pin": {"digests"},
     "stream_tls_reserve": {"Reserve.hold"},
+    "stream_tls_settings": {"check"},
     "stream_uart": {"<module>"},
     "stream_websocket": {"WebSocket.__init__"},
     "stream_websocket_upgrade": {"Upgrade.static string 149"},

@@ -96,22 +96,23 @@ class Message(Shown):
             return bytes(self.buf[at : at + (self.buf[at - 2] << 8 | self.buf[at - 1])])
         return load("reading").get(self, name)
 
-    def route(self, t: int, e: int) -> int:
-        """Find the handler for the topic name whose length is at `t`, and remember it.
+    def route(self, e: int) -> int:
+        """Find the handler for the topic name, which ends at `e`, and remember it.
 
         Returns its place in `routes` of the client, which has False there if the name is not
         valid.
         """
         global several
         c = self.client
+        t = self.t
         if not is_name(c.rx, t + 2, e):
             c.routes[_NAMES] = False
             return _NAMES
-        i = search(c, 0, t, e)
+        i = search(c, 0, e)
         found = None
         if i >= 0:
             found = c.subscriptions[i].handler
-        if c.limit or (i >= 0 and search(c, i + 1, t, e) >= 0):
+        if c.limit or (i >= 0 and search(c, i + 1, e) >= 0):
             if several is None:
                 several = load("several").several
             found = several
@@ -177,18 +178,17 @@ def claim(c: "Client") -> Message:
     return c.message
 
 
-def search(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> int:
+def search(c: "Client", index: int, e: int, chunks: bool = False) -> int:
     """Return the first subscription, from `index` on, that matches the topic name, else -1.
 
-    The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
-    subscriptions that take messages in pieces are looked at. With `bulk`, all messages are left
-    to `on_message`.
+    The name of the message ends at `e` in the receive buffer. With `chunks`, only subscriptions
+    that take messages in pieces are looked at. With `bulk`, all messages are left to `on_message`.
     """
     if c.bulk is not None:
         return -1
     while index < len(c.subscriptions):
         s = c.subscriptions[index]
-        if s.handler is not None and (s.chunks or not chunks) and s.match(c.rx, t + 2, e):
+        if s.handler is not None and (s.chunks or not chunks) and s.match(c.rx, c.message.t + 2, e):
             return index
         index += 1
     return -1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import MQTTError, stream_cpython
 from .stream_cpython import TCP
-from .stream_tls import contents
+from .stream_tls_settings import contents
 from .stream_tls_errors import failure
 from .stream_tls_pin import digest_of, text
 

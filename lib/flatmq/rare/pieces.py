@@ -121,7 +121,7 @@ class Pieces:
         self.taken = False  # a handler may have ended its subscription since the last piece
         if self.blind:
             return None
-        if c.limit or self.search(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
+        if c.limit or self.search(c, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True, self.search)
         if c.on_message is not None and c.chunks:

@@ -22,7 +22,7 @@ def several(m: "Message", chunks: bool = False, find: "Any" = search) -> "object
         c.limit = len(c.subscriptions)  # a handler may add others, for the next message
         c.found = False
     while True:
-        c.done = find(c, c.done, m.t, e, chunks)  # where to continue if this handler raises
+        c.done = find(c, c.done, e, chunks)  # where to continue if this handler raises
         if not 0 <= c.done < c.limit:
             break
         s = c.subscriptions[c.done]

@@ -93,8 +93,8 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
     if c.rx.find(b"\x0b", e, n) < 0 or c.bulk is not None or not _decides(c, m.properties):
         return False
     n = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-    e = -1 if c.limit else search(c, 0, m.t, n)
-    if c.limit or (e >= 0 and search(c, e + 1, m.t, n) >= 0):
+    e = -1 if c.limit else search(c, 0, n)
+    if c.limit or (e >= 0 and search(c, e + 1, n) >= 0):
         if message.several is None:
             message.several = load("several").several
         return tagged
@@ -106,10 +106,10 @@ def tagged(m: "Message") -> "object | None":
     return message.several(m, False, search)
 
 
-def search(c: "Any", index: int, t: int, e: int, chunks: bool = False) -> int:
+def search(c: "Any", index: int, e: int, chunks: bool = False) -> int:
     """Return the first subscription, from `index` on, that an identifier names: see `message`."""
     while True:
-        index = message.search(c, index, t, e, chunks)
+        index = message.search(c, index, e, chunks)
         if index < 0 or _has(c.message.properties, c.subscriptions[index].identifier):
             return index
         index += 1
