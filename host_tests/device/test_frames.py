@@ -115,10 +115,10 @@ MAY_BE_ON_HEAP = {
     "v5/fallback": {"fall_back", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
-    "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
+    "v5/hello": {"connect", "parts_of", "static string 159", "rename", "accepted", "_accepted"},
     "v5/leaving": {"disconnect"},
     # For CONNACK and SUBACK, and when a connection has ended (`close`).
-    "v5/packets": {"granted", "connect", "static string 71"},
+    "v5/packets": {"granted", "greeted", "static string 71"},
     # For DISCONNECT, and a message that the broker refuses.
     "v5/reasons": {"text", "other", "refused", "_refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},

@@ -188,7 +188,11 @@ def search(c: "Client", index: int, e: int, chunks: bool = False) -> int:
         return -1
     while index < len(c.subscriptions):
         s = c.subscriptions[index]
-        if s.handler is not None and (s.chunks or not chunks) and s.match(c.rx, c.message.t + 2, e):
+        if (
+            s.handler is not None
+            and (s.chunks or not chunks)
+            and s.match(c.rx, c.message.t + 2, e)
+        ):
             return index
         index += 1
     return -1

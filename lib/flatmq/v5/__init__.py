@@ -74,8 +74,9 @@ class Client5(Client):
     aliases: int  # topic aliases in use on this connection
     numbered: int  # the subscription identifier assigned last
     blocks: "Any"  # the properties of the last messages with the names in `names`
-    owners: "list[Any]"  # the handlers that `blocks` name; False if they name none
-    said: "View"  # the properties of the packet being handled
+    owners: "Any"  # the handlers that `blocks` name; False if they name none. The last is
+    # for a message with faulty properties
+    said: "View | None"  # the properties of the packet being handled, once there were any
     replies: "Any"  # Replies, after the first request
     response_topic: "bytes | None"
     most_requests: int

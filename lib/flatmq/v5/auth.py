@@ -74,9 +74,10 @@ def _answer(c, code):
     if code >= 0 and code != _CONTINUE and (code or not c.connected):
         return _CODE | code << 9
     name = c.auth[0].encode() if isinstance(c.auth[0], str) else c.auth[0]
-    if c.said.get(0x15) != name:
+    said = c.said
+    if not said or said.get(0x15) != name:
         return _METHOD
-    data = c.said.get(0x16)
+    data = said.get(0x16)
     if data is None and code != _CONTINUE:
         return None
     try:

@@ -13,6 +13,7 @@ from builtins import len
 
 from .. import message
 from ..port import const, load
+from . import walk
 from .walk import number
 
 TYPE_CHECKING = const(0)
@@ -27,6 +28,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
+walk.held = True
 faulty: "Any" = None  # faulty.taken, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
@@ -55,6 +57,8 @@ def route(c: "Client5", e: int, end: int, i: int) -> int:
 def new(c, e, end, i):
     """Handle properties that differ from those of the last message with this topic name."""
     global faulty
+    if c.owners is None:
+        begin(c)
     n = c.message.properties.read(e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
@@ -71,6 +75,13 @@ def new(c, e, end, i):
         return i
     c.routes[_CHOSEN] = end
     return _CHOSEN
+
+
+def begin(c: "Client5") -> None:
+    """Claim memory for the properties of messages."""
+    c.message.properties = walk.View(c.rx, c.message)
+    c.routes.append(None)
+    c.owners = [None] * 9
 
 
 def _remember(c, i, e, n):

@@ -1,6 +1,6 @@
-"""Build CONNECT (MQTT 5 section 3.1). Loaded for one call."""
+"""Build CONNECT and handle CONNACK (MQTT 5 sections 3.1 and 3.2). Loaded for one call."""
 
-from ..port import const, drop, load
+from ..port import const, load
 from ..wire import field, get_length, put_length
 
 TYPE_CHECKING = const(0)
@@ -9,8 +9,19 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-
+_CONNACK = const(8)  # see walk.TABLE
+# The rules that CONNACK breaks, with their texts in `reasons` and `v5.reasons`.
+_LENGTH = const(23)
+_SECOND = const(25)
+_FLAGS = const(26)
+_CODE = const(47)
+_PRESENT = const(48)
+_TOO_SMALL = const(49)
 _NAMED = const(54)
+_REFUSED = const(256)
+
+_OTHER_VERSION = const(0x84)
+_NEVER = const(268435455)  # ms, 3 days
 
 
 def connect(
@@ -121,10 +132,93 @@ def rename(c: "Client5", name: bytes) -> int:
     client_id, user, password, will = parts_of(c)
     if not client_id:
         connect(c, name, user, password, will)
-    drop("hello", "wire")
     return _NAMED if client_id else 0
 
 
 def keep() -> None:
     """Return None: the password stays, and only the data of `auth` change."""
     return None
+
+
+def accepted(c: "Client5", t: int, end: int) -> "Any":
+    """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
+    held = c.said  # None if no other packet had properties
+    c.said = load("walk", "v5.").View(c.rx)
+    try:
+        return _accepted(c, t, end)
+    finally:
+        c.said = held
+
+
+def _accepted(c, t, end):
+    flags = c.rx[t]
+    code = c.rx[t + 1]
+    if c.connected:
+        return _SECOND
+    if end - t < 2 or (end - t == 2 and not code):
+        return _LENGTH
+    # A broker that speaks only 3.1.1 answers with a 3.1.1 CONNACK, of two bytes.
+    what = c.five.properties(c, t + 2, end, _CONNACK)
+    if what:
+        return what
+    if 0 < code < 128 and end - t > 2:
+        return _CODE | code << 9
+    if flags > 1:
+        return _FLAGS
+    if flags and (code or c.clean):
+        return _PRESENT
+    server = c.server
+    said = c.said
+    server.reference = said.get(0x1C)
+    server.reason = said.get(0x1F)
+    if code:
+        if c.unanswered is not None and (code == _OTHER_VERSION or code == 1):
+            c.unanswered = 2
+        return _REFUSED | code
+    if said.get(0x27, 4) < 4:
+        return _TOO_SMALL  # for PUBACK
+    if c.auth:
+        what = load("auth", "v5.").accepted(c)
+        if what:
+            return what
+    if said.find(0x12):
+        what = rename(c, said.get(0x12))
+        if what:
+            return what
+    limits(server, said.get)
+    c.unanswered = None  # the broker speaks MQTT 5
+    n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
+    c.interval = n * 750 or _NEVER
+    c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
+    c.strict = not server.retain or 0 < server.maximum_packet_size < c.room
+    c.max_qos = min(c.own_qos, server.max_qos)
+    c.topic = c  # its QoS may be too high now
+    c.owed[:] = []
+    for r in c.requests:
+        if not r.strikes:
+            r.pause = 0  # the broker may take it now: see `flow`
+    if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
+        load("flow", "v5.").admit(c, flags == 1 and c.trusted)
+    c.aliases = 0  # they end with their connection
+    load("dial", "").other(c, 0x20, t, t + 2)
+    c.five.allot(c)
+    return None
+
+
+def limits(server: "Any", get: "Any") -> None:
+    """Let `server` have the limits and features in CONNACK, or what applies without them.
+
+    `get` takes the identifier of a property, and the value without it.
+    """
+    server.receive_maximum = get(0x21, 65535)
+    server.max_qos = get(0x24, 2)
+    server.retain = get(0x25, 1)
+    server.maximum_packet_size = get(0x27, 0)
+    server.topic_alias_maximum = get(0x22, 0)
+    server.client_id = get(0x12, server.client_id)  # stays if there is none
+    server.keep_alive = get(0x13, -1)
+    server.session_expiry = get(0x11, -1)
+    server.wildcards = get(0x28, 1)
+    server.identifiers = get(0x29, 1)
+    server.shared = get(0x2A, 1)
+    server.response_information = get(0x1A)

@@ -8,7 +8,7 @@ from ..engine import HOLD
 from ..message import search
 from ..port import const, load
 from ..rare.pieces import Pieces as Base
-from .carry import choose
+from .carry import begin, choose
 from .carry import search as tagged
 from .walk import number
 
@@ -37,6 +37,8 @@ class Pieces(Base):
 
     def begin(self, at: int, have: int) -> "Any":
         """Begin with a packet larger than the buffer: see `rare.pieces.Pieces.begin`."""
+        if self.client.owners is None:
+            begin(self.client)
         self.walks = False
         self.faulty = False  # it is delivered without one of its properties
         if self.message.first & 0xF0 != 0x30:

@@ -116,8 +116,9 @@ def other(c: "Client5", t: int, end: int) -> "MQTTError | int":
     what = c.five.properties(c, t + 1, end, _DISCONNECT)
     if what:
         return what
-    c.server.reference = c.said.get(0x1C)
-    c.server.reason = c.said.get(0x1F)
+    said = c.said
+    c.server.reference = said and said.get(0x1C)
+    c.server.reason = said and said.get(0x1F)
     error = MQTTError("closed", text("DISCONNECT", code, c), code)
     if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
         error.errno = errno.ECONNRESET  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ from ..message import claim
 from ..port import MICROPYTHON, Shown, const, drop, load
 from ..wire import field, number
 from . import packets
-from .walk import View
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -91,24 +90,22 @@ def make(
     c.unanswered = 0 if version is None else None
     c.response_topic = response_topic
     c.most_requests = requests
-    c.replies = c.properties = c.flow = c.blocks = None
+    c.replies = c.properties = c.flow = c.blocks = c.owners = c.said = None
+    server: Any = Shown() if MICROPYTHON else Server()  # on a board without a class of its own
+    c.server = server
+    server.client_id = server.reason = server.reference = None
+    load("hello", "v5.").limits(server, lambda identifier, default=None: default)
     c.block = b"\0"
     c.owed = []
-    c.owners = [None] * 9
     c.strict = c.greeting = False
     c.high = -3  # as `carry` sets it
     c.aliases = c.numbered = 0
     load("setup", "").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
         c.password = load("hello", "v5.").keep
-    c.said = View(c.rx)
-    server: Any = Shown() if MICROPYTHON else Server()  # on a board without a class of its own
-    c.server = server
-    server.client_id = server.reason = server.reference = None
-    packets.limits(c)
-    message = claim(c)
-    c.routes.append(None)
-    message.properties = View(c.rx, message)
+    if not MICROPYTHON:  # where a message has no __getattr__
+        claim(c)
+        load("carry", "v5.").begin(c)
     c.slots = c.inflight
     c.own_qos = c.max_qos
     drop("setup", "hello", "wire")
