@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from .message import Message, Subscription
     from .rare import bulk as queueing
     from .rare import connecting, handover, parts, publishing, saying, strays
-    from .setup import Stats
+    from .rare.stats import Stats
     from .stream_tls import TLS
+
+# Counters: see `rare.stats`.
+_REFUSED = const(7)
 
 __version__ = "0.2.0"
 
@@ -150,6 +153,7 @@ class Client(port.Shown):
     pending: int  # messages accepted but not yet acknowledged; at QoS 0, not yet handed to the
     # network. Wait for 0 before deep sleep
     stats: "Stats"
+    counts: "list[int]"  # the same, in their order
 
     # For modules that are built on the client: see the guide
     gate: "Callable[[bool | None], bool | None] | None"
@@ -416,7 +420,7 @@ class Client(port.Shown):
         ):
             return False
         self.full = True  # the engine cuts out what is not needed
-        self.stats.refused += 1
+        self.counts[_REFUSED] += 1
         return True
 
     def start(self) -> None:

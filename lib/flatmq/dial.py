@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
     from . import Client
 
+# Counters: see `rare.stats`.
+_RESENT = const(5)
+_RENEWED = const(6)
+_CONNECTS = const(10)
+_LOSSES = const(11)
+
 _EPIPE = const(32)  # a name that boards lack
 _DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
@@ -89,13 +95,13 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     p = 0
     while p < c.end:
         if c.q[p] & 8:
-            c.stats.resent += 1
+            c.counts[_RESENT] += 1
             if not same:
-                c.stats.renewed += 1
+                c.counts[_RENEWED] += 1
                 c.q[p] &= 0xF7
         p = end_of(c.q, p)
     getattr(c.link, "accepted", bool)()  # bool does nothing
-    c.stats.connects += 1
+    c.counts[_CONNECTS] += 1
     c.error = None
     c.state = "online"
     c.since = port.ticks_ms()
@@ -163,7 +169,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         except Exception:
             c.error = NO_MEMORY
         drop("reasons", "strays", "show")
-        c.stats.losses += 1
+        c.counts[_LOSSES] += 1
     if c.message is not None:
         c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
     from . import Client
 
+# Counters: see `rare.stats`.
+_RECEIVED = const(0)
+_UNROUTED = const(1)
+_SKIPPED = const(2)
+_STRAYS = const(3)
+_DUP0 = const(4)
+_DOWNGRADED = const(9)
+
 _SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30 bits
 _MASK = const(0x3FFFFFFF)
 _NAMES = const(8)  # remembered topic names: see `route`
@@ -83,7 +91,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     m = c.message
     routes: Any = None
     bulk = c.bulk
-    stats = c.stats
+    counts = c.counts
     five = c.five  # None, or what handles the packets of MQTT 5
     find = rx.find
     into = memoryview(rx)[size:-2]
@@ -116,7 +124,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 room = False  # received packets waited for room to be acknowledged
             elif moved or not ms or ms < 0 or what:
                 if got:
-                    stats.received += got
+                    counts[_RECEIVED] += got
                     got = 0
                 if ms is None:
                     moved = True if left or acks else c.end > sent
@@ -342,9 +350,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if h is None:
                                 h = c.on_message
                             if h is None:
-                                stats.unrouted += 1
+                                counts[_UNROUTED] += 1
                             elif h is False:
-                                stats.skipped += 1
+                                counts[_SKIPPED] += 1
                             elif again and again == c.give_up:
                                 load("strays").give_up(c, m)
                             else:
@@ -356,7 +364,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 calling = 0
                                 got += 1
                             if first & 14 == 8:
-                                stats.dup0 += 1
+                                counts[_DUP0] += 1
                         again = 0
                         if first & 6:
                             ack[0] = 0x40
@@ -390,7 +398,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             p = n
                         if p < sent and n <= sent and q[p] & 6 != 6:
                             if q[p] & 4:
-                                stats.downgraded += 1  # this broker does not support QoS 2
+                                counts[_DOWNGRADED] += 1  # this broker does not support QoS 2
                             acked = now
                             if not (p or c.alone or c.large or c.own < 65535):
                                 c.stop = rx[t] << 8 | rx[t + 1]  # those before it are free
@@ -406,7 +414,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if not i:
                                 what = _ID_0
                             elif not (c.large and c.large.settle(i)):
-                                stats.strays += 1
+                                counts[_STRAYS] += 1
                                 if five:
                                     five.settle(c, i)
                     elif first == 0xD0 and not n:
@@ -574,7 +582,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.state = "waiting"
             elif isinstance(error, Exception):
                 again += 1
-            stats.received += got
+            counts[_RECEIVED] += got
             got = calling = 0
             ms = yield error
             moved = False

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+# Counters: see `rare.stats`.
+_CONNECTS = const(10)
+
 _BIRTH = const(b"homeassistant/status")  # Home Assistant's own, "online" whenever it has started
 _SPREAD_BITS = const(14)  # after that up to 16 s pass, so that not all boards answer at once
 _LONGEST = const(12)  # characters of a number: any small int of a board, with a point
@@ -142,7 +145,7 @@ class Device:
             raise TypeError(
                 f"client must be a Client, or the core of an aio.Client, not {client!r}"
             )
-        if client.state != "offline" or client.stats.connects:
+        if client.state != "offline" or client.counts[_CONNECTS]:
             raise ValueError("client must not be started before its Device is made")
         said: Any = load("hello")
         client_id, _, _, will = said.parts_of(client)
@@ -304,7 +307,7 @@ class Device:
         c = self._client
         if not c.connected:
             return
-        if self._greeted != c.stats.connects:
+        if self._greeted != c.counts[_CONNECTS]:
             self._greet(c)
         if (
             self.due is not None
@@ -317,7 +320,7 @@ class Device:
 
     def _greet(self, c):
         if self._online is None or c.publish(self.status, self._online, 1, True) is not None:
-            self._greeted = c.stats.connects
+            self._greeted = c.counts[_CONNECTS]
 
     def _describe(self):
         """Hand the message to the client. Returns whether it took it."""

@@ -50,8 +50,15 @@ unsubscribe v5.subscribing"""
 
 def get(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
+    if name == "stats":
+        c.stats = load("stats").Stats(c.counts)
+        return c.stats
     # What Client5 has; `__dict__` would be a copy of more than a full heap has room for.
-    module = modules(hasattr(type(c), "carry")).get(name)
+    five = hasattr(type(c), "carry")
+    if name == "server" and five:
+        c.server = load("server", "v5.").Server(c.offers)  # type: ignore[attr-defined]
+        return c.server  # type: ignore[attr-defined]
+    module = modules(five).get(name)
     if not module:
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from . import Client
 
+# Counters: see `rare.stats`.
+_LOSSES = const(11)
+
 _END = const(1)
 _NO_CONNACK = const(3)  # this and 2 are timeouts
 _CLOSED = const(6)  # these and smaller numbers end a connection without a packet
@@ -79,6 +82,6 @@ def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
         else:
             text = f"{step}: {text}"
         made = MQTTError(kind, text)
-    if not (c.stats.losses or c.quiet or (accepted and c.on_disconnect)):
+    if not (c.counts[_LOSSES] or c.quiet or (accepted and c.on_disconnect)):
         print(f"flatmq: {made}; trying again")
     return made

@@ -4,7 +4,7 @@ import random
 
 from . import Client
 from .engine import run
-from .port import MICROPYTHON, Shown, const, drop, load
+from .port import MICROPYTHON, const, drop, load
 from .wire import connect, number
 
 TYPE_CHECKING = const(0)
@@ -13,25 +13,6 @@ if TYPE_CHECKING:
 
 _NEVER = const(268435455)  # ms, 3 days
 _STEADY = const(10000)  # ms online after which the wait before a reconnect is short again
-
-
-class Stats(Shown):
-    """Counters since the client was made. On a board they stay small ints up to 1,073,741,823."""
-
-    received: int  # messages handed to handlers
-    unrouted: int  # messages that no filter matched and no on_message took
-    skipped: int  # messages acknowledged and not delivered: larger than rx_size, or with a topic
-    # name that is not valid
-    strays: int  # acknowledgements of packet identifiers that were not in flight; and messages
-    # delivered without a property that is not allowed (MQTT 5)
-    dup0: int  # messages with DUP at QoS 0, which is not allowed [MQTT-3.3.1-2]
-    resent: int  # publishes and PUBRELs sent again after a reconnect
-    renewed: int  # of those, sent as new because the broker had forgotten the session
-    refused: int  # calls of publish for which there was no room
-    dropped: int  # messages set aside, and messages whose handler raised: see `give_up`
-    downgraded: int  # QoS 2 messages that the broker settled with PUBACK
-    connects: int  # connections that a CONNACK accepted
-    losses: int  # connections that ended, or could not be made
 
 
 def new(kind: "Any", args: tuple, values: dict) -> "Any":
@@ -174,9 +155,8 @@ answers 64 8 268435456"""
     c.stop = c.last_id or 65535  # all others are free
     c.own = 65535
     c.state = "offline"
-    n: Any = Shown() if MICROPYTHON else Stats()  # on a board without a class of its own
-    c.stats = n
-    n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
-    n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
+    c.counts = [0] * 12
+    if not MICROPYTHON:  # where a client has no __getattr__
+        c.stats = load("stats").Stats(c.counts)
     run(c)
     drop("setup", "hello", "wire")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from . import Client
 
+# Counters: see `rare.stats`.
+_CONNECTS = const(10)
+
 _DUP = const(8)
 
 # Found without the miss in the module that a builtin costs.
@@ -107,7 +110,7 @@ class Spool:
         if full not in ("drop", "refuse"):
             raise ValueError(f"full must be 'drop' or 'refuse', not {full!r}")
         drop("wire")
-        if client.state != "offline" or client.pending or client.stats.connects:
+        if client.state != "offline" or client.pending or client.counts[_CONNECTS]:
             raise ValueError("create the Spool before client.start() and before the first publish")
         number("max_qos with a Spool", client.max_qos, 1, 2)
         self._out = out = client.handover()

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from . import Client
     from .message import Subscription
 
+# Counters: see `rare.stats`.
+_STRAYS = const(3)
+
 _ID_0 = const(22)
 _LENGTH = const(23)
 _CODES = const(27)
@@ -136,7 +139,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
         if r.id == pid and (first == 0x90) == (r.handler is not None):
             break
     else:
-        c.stats.strays += 1
+        c.counts[_STRAYS] += 1
         return None
     granted = bytearray()
     if codes:

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     from .message import Message, Subscription
 
+# Counters: see `rare.stats`.
+_LOSSES = const(11)
+
 _TIMEOUT = const(10000)  # ms
 _QUIET = const(6)  # times `timeout` without a packet until wait_msg checks the link
 _BUFFER = const(512)  # bytes of `tx_size` and `rx_size`; larger messages travel in pieces
@@ -165,7 +168,7 @@ class MQTTClient:
         self._prepare(bool(clean_session))
         c = self._client
         c.link.error = None
-        losses = c.stats.losses
+        losses = c.counts[_LOSSES]
         self._pings = 0
         self._end = ticks_add(port.ticks_ms(), self._timeout)
         c.start()
@@ -175,7 +178,7 @@ class MQTTClient:
                 c.poll(left)
             else:
                 self._fail(OSError(errno.ETIMEDOUT, "connect"))
-            if c.stats.losses != losses:
+            if c.counts[_LOSSES] != losses:
                 self._fail()
         self.error = None
         self.sock = getattr(c.stream, "sock", c.stream)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .. import Client
     from ..message import Message
 
+# Counters: see `rare.stats`.
+_CONNECTS = const(10)
+
 _LARGEST = const(2048)  # bytes of a manifest
 _ROOM = const(797)  # bytes of a status, and more
 
@@ -117,7 +120,7 @@ class Updates:
             self._begin(*self._whole.pop(0))
         if self._work:
             next(self._work, None)
-        if self.client.connected and self._told != self.client.stats.connects:
+        if self.client.connected and self._told != self.client.counts[_CONNECTS]:
             self._pid = self.tell()
         if self._unproved:
             self._prove()
@@ -142,7 +145,7 @@ class Updates:
             "failed": r["failed"],
         }
         pid = self.client.publish(self._status, dumps(status), 1, True)
-        self._told = self.client.stats.connects if pid is not None else 0
+        self._told = self.client.counts[_CONNECTS] if pid is not None else 0
         return pid
 
     def stop(self) -> None:

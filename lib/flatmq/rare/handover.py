@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from .. import Client
 
+# Counters: see `rare.stats`.
+_DROPPED = const(8)
+
 _OWN = const(32767)
 
 
@@ -104,7 +107,7 @@ class Handover:
     def _report(self, packet_id, topic):
         """Report a message that the broker does not take."""
         c = self._client
-        c.stats.dropped += 1
+        c.counts[_DROPPED] += 1
         if c.on_dropped:
             c.on_dropped(packet_id, bytes(topic), self._reason)
 

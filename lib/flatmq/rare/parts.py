@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
     from .. import Client
 
+# Counters: see `rare.stats`.
+_RESENT = const(5)
+_RENEWED = const(6)
+_DROPPED = const(8)
+
 _PART = const(512)  # bytes handed to the network at once; with more, a board would block
 _BURST = const(8)  # parts per step, so that a poll does other things too
 
@@ -128,11 +133,11 @@ class Parts:
             self._done = self.at = 0
             self.data = self.head
             if self._tried and self.pid:
-                c.stats.resent += 1
+                c.counts[_RESENT] += 1
                 if self.trusted:
                     self.head[0] |= 8  # DUP
                 else:
-                    c.stats.renewed += 1
+                    c.counts[_RENEWED] += 1
                     self.head[0] &= 0xF7
             self._tried = True
             return len(self.head)
@@ -193,7 +198,7 @@ class Parts:
             c.five.owe(c, pid)  # it takes up a place until the broker has answered
         self._release()
         self.sending = self.began
-        c.stats.dropped += 1
+        c.counts[_DROPPED] += 1
         if c.on_dropped:
             c.on_dropped(pid, self._topic, reason)
 

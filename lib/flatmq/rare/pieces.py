@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .. import Client
     from ..message import Message
 
+# Counters: see `rare.stats`.
+_RECEIVED = const(0)
+_SKIPPED = const(2)
+_DUP0 = const(4)
+
 _QOS_3 = const(20)
 _ID_0 = const(22)
 _LENGTH = const(23)
@@ -141,8 +146,8 @@ class Pieces:
             c.ack[3] = m.pid & 255
             c.acks.extend(c.ack)
         if m.first & 14 == 8:
-            c.stats.dup0 += 1
+            c.counts[_DUP0] += 1
         if self.new and self.taken:
-            c.stats.received += 1
+            c.counts[_RECEIVED] += 1
         elif self.new:
-            c.stats.skipped += 1
+            c.counts[_SKIPPED] += 1

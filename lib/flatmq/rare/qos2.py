@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from .. import Client
 
+# Counters: see `rare.stats`.
+_STRAYS = const(3)
+
 _ID_0 = const(22)
 _LENGTH = const(23)
 _TYPE = const(24)
@@ -105,7 +108,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
             if not c.kept:
                 c.renamed = None
             return True
-        c.stats.strays += 1
+        c.counts[_STRAYS] += 1
         return None
     if len(c.acks) > c.space:
         return HOLD
@@ -117,7 +120,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "Any":
             c.q[p] |= 2
             end = True
         else:
-            c.stats.strays += 1
+            c.counts[_STRAYS] += 1
         first = 0x62
     else:
         if pid in c.received:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from .. import Client
     from ..message import Message
 
+# Counters: see `rare.stats`.
+_DROPPED = const(8)
+
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this
 _TELL = const(3)  # closes on a subscription after which the application is informed
@@ -80,7 +83,7 @@ def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
     i = 1
     while packet[i] > 127:
         i += 1
-    c.stats.dropped += 1
+    c.counts[_DROPPED] += 1
     for first in c.renamed or ():
         if c.renamed[first] == pid:
             pid = first  # which the application knows
@@ -110,7 +113,7 @@ def set_aside(c: "Client", pid: int, reason: str) -> None:
 
 def give_up(c: "Client", m: "Message") -> None:
     """Report a message whose handlers have raised too often."""
-    c.stats.dropped += 1
+    c.counts[_DROPPED] += 1
     c.done = c.limit = 0
     if c.on_dropped is not None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")

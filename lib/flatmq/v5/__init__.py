@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import saying as greeting_with
     from . import sending as large
     from . import subscribing as asking
-    from .setup import Server
+    from .server import Server
     from .walk import View
 
 
@@ -62,6 +62,7 @@ class Client5(Client):
 
     level: int  # 5, or 4 after falling back
     server: "Server"  # what the last CONNACK said
+    offers: "list[Any]"  # the same, in their order
     properties: "Any"  # the properties last passed to publish
     block: bytes  # the same encoded, with their length in front
     high: int  # where the packet identifier goes in `head`: a negative index, as `block` follows

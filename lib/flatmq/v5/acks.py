@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
     from . import Client5
 
+# Counters: see `rare.stats`.
+_STRAYS = const(3)
+_DOWNGRADED = const(9)
+
 _ANSWER = const(32)  # see walk.TABLE
 # The rules that a packet breaks: see `packets`.
 _ID_0 = const(22)
@@ -58,9 +62,9 @@ def _done(c, pid):
     p = find(c, pid)
     if p < 0 or end_of(c.q, p) > c.sent or c.q[p] & 6 == 6:
         if not (c.large and c.large.settle(pid)):
-            c.stats.strays += 1
+            c.counts[_STRAYS] += 1
             c.five.settle(c, pid)
         return None
-    c.stats.downgraded += c.q[p] >> 2 & 1
+    c.counts[_DOWNGRADED] += c.q[p] >> 2 & 1
     release(c, p)
     return True

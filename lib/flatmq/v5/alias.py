@@ -14,6 +14,12 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_TOPIC_ALIAS_MAXIMUM = const(4)
+
+# Counters: see `rare.stats`.
+_CONNECTS = const(10)
+
 _ALIAS = const(0x23)
 
 
@@ -58,23 +64,23 @@ class Alias:
             c.carry(None)
         c.topic = self
         c.qos = 0
-        c.head = self._short if self._known == c.stats.connects else self._full
+        c.head = self._short if self._known == c.counts[_CONNECTS] else self._full
         done = c.publish(self, payload, 0, retain)  # type: ignore[arg-type]
         c.topic = c
         if done is not None:
-            self._known = c.stats.connects
+            self._known = c.counts[_CONNECTS]
         return done
 
     def _has_number(self):
         """Return whether it has a number on this connection. Assigns one if the broker allows."""
         c = self._client
-        if self._numbered == c.stats.connects:
+        if self._numbered == c.counts[_CONNECTS]:
             return True
         n = c.aliases + 1
-        if n > c.server.topic_alias_maximum:
+        if n > c.offers[_TOPIC_ALIAS_MAXIMUM]:
             return False
         c.aliases = n
-        self._numbered = c.stats.connects
+        self._numbered = c.counts[_CONNECTS]
         self._full[-2] = self._short[-2] = n >> 8
         self._full[-1] = self._short[-1] = n & 255
         return True

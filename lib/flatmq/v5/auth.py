@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_MAXIMUM_PACKET_SIZE = const(3)
+
 _CONTINUE = const(0x18)
 _AGAIN = const(0x19)
 _CODE = const(47)
@@ -38,7 +41,7 @@ def _packet(c, reason, data):
     head = bytearray(5)
     head[0] = 0xF0
     packet = head[: put_length(head, 1, len(body))] + body
-    most = c.server.maximum_packet_size
+    most = c.offers[_MAXIMUM_PACKET_SIZE]
     if c.connected and 0 < most < len(packet):
         raise ValueError(f"AUTH must be at most {most} bytes, not {len(packet)}")
     return packet

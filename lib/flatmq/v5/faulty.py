@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from . import Client5
 
+# Counters: see `rare.stats`.
+_STRAYS = const(3)
+
 _PUBLISH = const(16)  # see walk.TABLE
 _FORMAT = const(1)  # Payload Format Indicator
 _RESPONSE = const(8)  # Response Topic
@@ -86,7 +89,7 @@ def _without(m):
     """Call the handler of a message, and count it once it is handled."""
     if m.client.owners[_NAMES](m) is HOLD:
         return HOLD
-    m.client.stats.strays += 1
+    m.client.counts[_STRAYS] += 1
     return None
 
 

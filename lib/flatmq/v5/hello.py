@@ -9,6 +9,15 @@ if TYPE_CHECKING:
 
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_MAX_QOS = const(1)
+_RETAIN = const(2)
+_MAXIMUM_PACKET_SIZE = const(3)
+_CLIENT_ID = const(5)
+_KEEP_ALIVE = const(6)
+_REFERENCE = const(12)
+_REASON = const(13)
+
 _CONNACK = const(8)  # see walk.TABLE
 # The rules that CONNACK breaks, with their texts in `reasons` and `v5.reasons`.
 _LENGTH = const(23)
@@ -167,10 +176,10 @@ def _accepted(c, t, end):
         return _FLAGS
     if flags and (code or c.clean):
         return _PRESENT
-    server = c.server
+    offers = c.offers
     said = c.said
-    server.reference = said.get(0x1C)
-    server.reason = said.get(0x1F)
+    offers[_REFERENCE] = said.get(0x1C)
+    offers[_REASON] = said.get(0x1F)
     if code:
         if c.unanswered is not None and (code == _OTHER_VERSION or code == 1):
             c.unanswered = 2
@@ -185,13 +194,13 @@ def _accepted(c, t, end):
         what = rename(c, said.get(0x12))
         if what:
             return what
-    limits(server, said.get)
+    limits(offers, said.get)
     c.unanswered = None  # the broker speaks MQTT 5
-    n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
+    n = offers[_KEEP_ALIVE] if offers[_KEEP_ALIVE] >= 0 else c.keepalive
     c.interval = n * 750 or _NEVER
     c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
-    c.strict = not server.retain or 0 < server.maximum_packet_size < c.room
-    c.max_qos = min(c.own_qos, server.max_qos)
+    c.strict = not offers[_RETAIN] or 0 < offers[_MAXIMUM_PACKET_SIZE] < c.room
+    c.max_qos = min(c.own_qos, offers[_MAX_QOS])
     c.topic = c  # its QoS may be too high now
     c.owed[:] = []
     for r in c.requests:
@@ -205,20 +214,23 @@ def _accepted(c, t, end):
     return None
 
 
-def limits(server: "Any", get: "Any") -> None:
-    """Let `server` have the limits and features in CONNACK, or what applies without them.
+def limits(offers: "list[Any]", get: "Any") -> None:
+    """Set the limits and features in CONNACK, or what applies without them.
 
-    `get` takes the identifier of a property, and the value without it.
+    `get` takes the identifier of a property, and the value without it. The order is that of
+    `v5.server`.
     """
-    server.receive_maximum = get(0x21, 65535)
-    server.max_qos = get(0x24, 2)
-    server.retain = get(0x25, 1)
-    server.maximum_packet_size = get(0x27, 0)
-    server.topic_alias_maximum = get(0x22, 0)
-    server.client_id = get(0x12, server.client_id)  # stays if there is none
-    server.keep_alive = get(0x13, -1)
-    server.session_expiry = get(0x11, -1)
-    server.wildcards = get(0x28, 1)
-    server.identifiers = get(0x29, 1)
-    server.shared = get(0x2A, 1)
-    server.response_information = get(0x1A)
+    offers[:12] = (
+        get(0x21, 65535),
+        get(0x24, 2),
+        get(0x25, 1),
+        get(0x27, 0),
+        get(0x22, 0),
+        get(0x12, offers[_CLIENT_ID]),  # stays if there is none
+        get(0x13, -1),
+        get(0x11, -1),
+        get(0x28, 1),
+        get(0x29, 1),
+        get(0x2A, 1),
+        get(0x1A),
+    )

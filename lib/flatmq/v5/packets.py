@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_RECEIVE_MAXIMUM = const(0)
+_MAXIMUM_PACKET_SIZE = const(3)
+_IDENTIFIERS = const(9)
+
 _ANSWER = const(32)  # packets with properties: see walk.TABLE
 
 # The rules that a packet breaks, with their texts in `reasons` and `v5.reasons`.
@@ -137,7 +142,7 @@ def owe(c: "Client5", pid: int) -> None:
 
 def allot(c: "Client5") -> None:
     """Set `inflight` to what is left of the broker's Receive Maximum (section 4.9)."""
-    n = c.server.receive_maximum - len(c.owed)
+    n = c.offers[_RECEIVE_MAXIMUM] - len(c.owed)
     if c.large and c.large.waits and c.large.pid:
         n -= 1
     if c.state == "online":
@@ -151,8 +156,8 @@ def block(c: "Client5", r: "Any") -> "bytes | None":
 
     It has an identifier if the broker supports any.
     """
-    data = r.head if r.handler is not None and c.server.identifiers else b"\0"
-    if c.server.maximum_packet_size and load("flow", "v5.").puts_off(c, r, data):
+    data = r.head if r.handler is not None and c.offers[_IDENTIFIERS] else b"\0"
+    if c.offers[_MAXIMUM_PACKET_SIZE] and load("flow", "v5.").puts_off(c, r, data):
         return None
     return data
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..message import Message
     from . import Client5
 
+# Counters: see `rare.stats`.
+_STRAYS = const(3)
+
 _PUBLISH = const(16)  # see walk.TABLE
 _LENGTH = const(23)
 _TOO_LARGE = const(32)
@@ -88,7 +91,7 @@ class Pieces(Base):
         """Handle the end of a message: see `rare.pieces.Pieces.done`."""
         Base.done(self, m)
         if self.faulty and self.new and self.taken:
-            self.client.stats.strays += 1
+            self.client.counts[_STRAYS] += 1
 
     def _checked(self, at, end):
         n = self.message.properties.read(at, end, _PUBLISH)

@@ -2,7 +2,7 @@
 
 from .. import is_name
 from ..message import claim
-from ..port import MICROPYTHON, Shown, const, drop, load
+from ..port import MICROPYTHON, const, drop, load
 from ..wire import field, number
 from . import packets
 
@@ -13,28 +13,6 @@ if TYPE_CHECKING:
     from . import Client5
 
 _FOREVER = const(0xFFFFFFFF)
-
-
-class Server(Shown):
-    """Limits and features of the broker (section 3.2.2.3).
-
-    Before the first CONNACK they have the values that apply if a broker does not mention them.
-    """
-
-    receive_maximum: int  # QoS 1 and 2 messages that may be in flight to it, 1 to 65,535
-    max_qos: int  # the highest QoS, 0 to 2
-    retain: int  # 1: it supports retained messages
-    maximum_packet_size: int  # bytes of the largest packet that it takes; 0: any
-    topic_alias_maximum: int  # the highest topic alias; 0: none allowed
-    client_id: "bytes | None"  # the client identifier that it assigned to a client without one
-    keep_alive: int  # seconds, to be used instead of the client's own; -1: not given
-    session_expiry: int  # seconds that it keeps the session after a connection; -1: as requested
-    wildcards: int  # 1: topic filters may have wildcards
-    identifiers: int  # 1: subscriptions may have an identifier
-    shared: int  # 1: it supports shared subscriptions
-    response_information: "bytes | None"  # how names of response topics may begin
-    reference: "bytes | None"  # another server to use, from CONNACK or DISCONNECT
-    reason: "bytes | None"  # why it refused or ended the connection, in its own words
 
 
 def new(args: tuple, values: dict) -> "Client5":
@@ -91,10 +69,10 @@ def make(
     c.response_topic = response_topic
     c.most_requests = requests
     c.replies = c.properties = c.flow = c.blocks = c.owners = c.said = None
-    server: Any = Shown() if MICROPYTHON else Server()  # on a board without a class of its own
-    c.server = server
-    server.client_id = server.reason = server.reference = None
-    load("hello", "v5.").limits(server, lambda identifier, default=None: default)
+    c.offers = [None] * 14
+    load("hello", "v5.").limits(c.offers, lambda identifier, default=None: default)
+    if not MICROPYTHON:  # where a client has no __getattr__
+        c.server = load("server", "v5.").Server(c.offers)
     c.block = b"\0"
     c.owed = []
     c.strict = c.greeting = False

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ..message import Message
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_MAXIMUM_PACKET_SIZE = const(3)
+_IDENTIFIERS = const(9)
+
 _IDENTIFIER = const(0x0B)
 
 
@@ -75,9 +79,9 @@ def subscribe(
 
 def _allow(c, r):
     """Raise ValueError if a request is larger than the broker takes."""
-    most = c.server.maximum_packet_size
+    most = c.offers[_MAXIMUM_PACKET_SIZE]
     if most:
-        block = r.head if r.handler is not None and c.server.identifiers else b"\0"
+        block = r.head if r.handler is not None and c.offers[_IDENTIFIERS] else b"\0"
         n = load("flow", "v5.").size_of(r, block)
         if n > most:
             load("checks").packet(n, most, True)

@@ -1,0 +1,57 @@
+"""The counters of a client by their names. Loaded with the first use of `client.stats`."""
+
+from ..port import MICROPYTHON, Shown, const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+# In the order of the list.
+_NAMES = (
+    "received",
+    "unrouted",
+    "skipped",
+    "strays",
+    "dup0",
+    "resent",
+    "renewed",
+    "refused",
+    "dropped",
+    "downgraded",
+    "connects",
+    "losses",
+)
+
+
+class Stats(Shown):
+    """Counters since the client was made. On a board they stay small ints up to 1,073,741,823."""
+
+    received: int  # messages handed to handlers
+    unrouted: int  # messages that no filter matched and no on_message took
+    skipped: int  # messages acknowledged and not delivered: larger than rx_size, or with a topic
+    # name that is not valid
+    strays: int  # acknowledgements of packet identifiers that were not in flight; and messages
+    # delivered without a property that is not allowed (MQTT 5)
+    dup0: int  # messages with DUP at QoS 0, which is not allowed [MQTT-3.3.1-2]
+    resent: int  # publishes and PUBRELs sent again after a reconnect
+    renewed: int  # of those, sent as new because the broker had forgotten the session
+    refused: int  # calls of publish for which there was no room
+    dropped: int  # messages set aside, and messages whose handler raised: see `give_up`
+    downgraded: int  # QoS 2 messages that the broker settled with PUBACK
+    connects: int  # connections that a CONNACK accepted
+    losses: int  # connections that ended, or could not be made
+
+    names = _NAMES
+
+    def __init__(self, values: "list[Any]") -> None:
+        self.values = values
+
+    def __getattr__(self, name: str) -> "Any":
+        if name not in _NAMES:
+            raise AttributeError(name)
+        return self.values[_NAMES.index(name)]
+
+
+if not MICROPYTHON:
+    for i in range(len(_NAMES)):
+        setattr(Stats, _NAMES[i], property(lambda self, i=i: self.values[i]))  # type: ignore[misc]
