@@ -116,8 +116,14 @@ MAY_BE_ON_HEAP = {
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
     "v5/hello": {
-        "connect", "parts_of", "static string 159", "rename", "accepted", "_accepted", "limits",
-    },  # fmt: skip
+        "connect",
+        "parts_of",
+        "static string 159",
+        "rename",
+        "accepted",
+        "_accepted",
+        "limits",
+    },
     "v5/leaving": {"disconnect"},
     # For CONNACK and SUBACK, and when a connection has ended (`close`).
     "v5/packets": {"granted", "greeted", "static string 71"},

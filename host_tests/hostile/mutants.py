@@ -16,8 +16,8 @@ Faults = dict[str, dict[str, tuple[str, str]]]
 # What the kept cases of 3.1.1 find.
 FAULTS: Faults = {
     "engine": {
-        "DUP at QoS 0 is not counted": ("stats.dup0 += 1", "pass"),
-        "a message without a valid topic name is not counted": ("stats.skipped += 1", "pass"),
+        "DUP at QoS 0 is not counted": ("counts[_DUP0] += 1", "pass"),
+        "a message without a valid topic name is not counted": ("counts[_SKIPPED] += 1", "pass"),
         "a packet identifier may be half there": ("elif e > end:", "elif e > end + 1:"),
         "a handler that raised is passed over": (
             "calling = _HANDLER\n                                if h(m)",
@@ -53,7 +53,7 @@ FAULTS: Faults = {
             "if p < sent and n <= sent and", "if p < sent and"
         ),
         "what was handled before a handler raised is not counted": (
-            "stats.received += got\n            got = calling", "got = calling"
+            "counts[_RECEIVED] += got\n            got = calling", "got = calling"
         ),
         "a packet before CONNACK may wait": (
             "if not opened and first != 0x20 and not (five and first == 0xF0):",
@@ -73,8 +73,8 @@ FAULTS: Faults = {
         ),
         "the list of received messages does not grow": ("received.append(pid)", "pass"),
         "PUBREC of a message that is not in flight is not answered": (
-            "            c.stats.strays += 1\n        first = 0x62",
-            "            c.stats.strays += 1\n            return None\n        first = 0x62",
+            "            c.counts[_STRAYS] += 1\n        first = 0x62",
+            "            c.counts[_STRAYS] += 1\n            return None\n        first = 0x62",
         ),
         "PUBREC counts for a message of which a part has left": (
             " and end_of(c.q, p) <= c.sent", ""
@@ -142,10 +142,6 @@ FAULTS_5: Faults = {
         "a broken rule is not answered": (
             'load("reasons", "v5.").send(c, error & 255)', "pass"
         ),
-        "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
-        "a CONNACK that breaks a rule counts": (
-            "if flags and (code or c.clean):", "if flags and code:"
-        ),
         "Receive Maximum is not kept by publish": (
             "c.inflight = min(c.slots, n)", "c.inflight = c.slots"
         ),
@@ -154,9 +150,15 @@ FAULTS_5: Faults = {
         ),
         "an alias outlives its connection": ("    if c.aliases:\n", "    if False:\n"),
         "subscriptions never have an identifier": (
-            "and c.server.identifiers else", "and False else"
+            "and c.offers[_IDENTIFIERS] else", "and False else"
         ),
-        "subscriptions always have an identifier": ("and c.server.identifiers else", "else"),
+        "subscriptions always have an identifier": ("and c.offers[_IDENTIFIERS] else", "else"),
+    },
+    "v5/hello": {
+        "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
+        "a CONNACK that breaks a rule counts": (
+            "if flags and (code or c.clean):", "if flags and code:"
+        ),
     },
     "v5/carry": {
         "a payload format must be 0 or 1": ("return faulty(c, e, end, i, n)", "return n"),
@@ -197,7 +199,7 @@ FAULTS_5: Faults = {
     },
     "v5/alias": {
         "more aliases than the broker takes": (
-            "if n > c.server.topic_alias_maximum:", "if n > 65535:"
+            "if n > c.offers[_TOPIC_ALIAS_MAXIMUM]:", "if n > 65535:"
         ),
     },
     "v5/pieces": {

@@ -42,8 +42,10 @@ def load():
         __import__("flatmq." + name)
     KEPT.extend([flatmq.port.load(name, "") for name in RARE])
     KEPT[0].let_go = lambda: None
-    for name, home in flatmq.port.load("methods", "").modules().items():
-        setattr(Client, name, getattr(flatmq.port.load(home, ""), name))
+    methods = flatmq.port.load("methods", "")
+    for name, home in methods.modules().items():
+        if home not in methods.VIEWS:
+            setattr(Client, name, getattr(flatmq.port.load(home, ""), name))
     reading = flatmq.port.load("reading")
     for name in reading._NAMES:
         setattr(Message, name, getattr(reading, name))
@@ -56,7 +58,8 @@ def load_5():
 
     KEPT.extend([load(name, "v5.") for name in RARE_5])
     for name, home in load("methods", "").modules(True).items():
-        setattr(Client5, name, getattr(load(home, ""), name))
+        if home not in load("methods", "").VIEWS:
+            setattr(Client5, name, getattr(load(home, ""), name))
 
 
 def fill(client):
@@ -68,6 +71,7 @@ def fill(client):
     from flatmq.port import load
 
     client.pieces = client.pieces or (client.five or load("pieces")).Pieces(client)
+    assert client.stats
     client.two = load("qos2")
     client.two.is_new(client, 1)
     for buffer in [client.acks] + client.heads[:3]:  # noqa: RUF005 (MicroPython)
@@ -94,6 +98,10 @@ def fill_5(client):
     """Do the same for what MQTT 5 adds."""
     from flatmq.port import load
 
+    if client.owners is None:
+        load("carry", "v5.").begin(client)
+    client.five.view(client)
+    assert client.server
     client.pieces.walk = load("passing", "v5.").Walk()
     client.pieces.walk.begin(0)
     for _ in range(8):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import Client
-from .message import Message, claim
+from .message import Message
 from .rare.pieces import Pieces
 from .v5 import Client5
 from .v5.pieces import Pieces as Pieces5
@@ -22,6 +22,9 @@ from .wire import put_length
 _LONG_NAME = 33  # see `reasons`
 _PROPERTIES = 40
 _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
+
+# Settings: see `Client.settings`.
+_INCOMING = 6
 
 
 def take_in_bulk(
@@ -44,9 +47,10 @@ def take_in_bulk(
     slowing the client down.
     """
     client.bulk = take
-    client.received = _Identifiers(client.incoming)
+    client.received = _Identifiers(client.settings[_INCOMING])
     client.link = _Link(client.link, reads)
-    claim(client)
+    if client.message is None:
+        Message(client.rx, client)
     (_Pieces5 if isinstance(client, Client5) else _Pieces)(client)
 
 

@@ -72,13 +72,17 @@ class Message(Shown):
         self.offset = 0
         self.size = 0  # of the payload in bytes, if the message is larger than the buffer; then
         self.pid = 0  # this is the packet identifier
+        if client is not None:
+            client.message = self
+            client.names = [NEVER] * _NAMES
+            client.routes = [None] * (_NAMES + 1)  # the last: of a name that is not remembered
 
     def __len__(self) -> int:
         return self.end - self.at
 
     def __getitem__(self, index: int) -> int:
         if not 0 <= index < self.end - self.at:
-            raise IndexError(f"payload: index {index} of {self.end - self.at} bytes")
+            load("checks").index(index, self.end - self.at)
         return self.buf[self.at + index]
 
     def __getattr__(self, name: str) -> "Any":
@@ -167,15 +171,6 @@ class Subscription(Shown):
             if matches and matches(self.names[n], buf, t, end):
                 return True
         return False
-
-
-def claim(c: "Client") -> Message:
-    """Return the message of a client, and claim memory for it at first."""
-    if c.message is None:
-        c.message = Message(c.rx, c)
-        c.names = [NEVER] * _NAMES
-        c.routes = [None] * (_NAMES + 1)  # the last one is for a name that is not remembered
-    return c.message
 
 
 def search(c: "Client", index: int, e: int, chunks: bool = False) -> int:

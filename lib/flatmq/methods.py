@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from . import Client
 
 
+VIEWS = ("rare.stats", "v5.server")  # attributes with the names in a list
+
+
 def modules(five: bool = False) -> "dict[str, str]":
     """Return the module that has a method, by the names of the methods.
 
@@ -29,6 +32,7 @@ queue rare.bulk
 reconfigure rare.saying
 set_credentials rare.saying
 set_will rare.saying
+stats rare.stats
 subscribe subscribing
 unsubscribe subscribing
 wait waiting
@@ -41,6 +45,7 @@ authenticate v5.auth
 disconnect v5.leaving
 publish_from v5.sending
 request v5.replies
+server v5.server
 set_credentials v5.saying
 set_will v5.saying
 subscribe v5.subscribing
@@ -50,15 +55,8 @@ unsubscribe v5.subscribing"""
 
 def get(c: "Client", name: str) -> "Any":
     """Return the method `name` of a client. AttributeError for an unknown name."""
-    if name == "stats":
-        c.stats = load("stats").Stats(c.counts)
-        return c.stats
     # What Client5 has; `__dict__` would be a copy of more than a full heap has room for.
-    five = hasattr(type(c), "carry")
-    if name == "server" and five:
-        c.server = load("server", "v5.").Server(c.offers)  # type: ignore[attr-defined]
-        return c.server  # type: ignore[attr-defined]
-    module = modules(five).get(name)
+    module = modules(hasattr(type(c), "carry")).get(name)
     if not module:
         raise AttributeError(f"Client has no attribute {name!r}")
     drop("methods")
@@ -68,6 +66,10 @@ def get(c: "Client", name: str) -> "Any":
         "v5.alias", "v5.limits", "v5.replies",
     ):  # fmt: skip
         setattr(type(c), name, getattr(load(module, ""), name))
+        return getattr(c, name)
+
+    if module in VIEWS:
+        setattr(c, name, getattr(load(module, ""), name)(c))
         return getattr(c, name)
 
     def run(*a, **values):
@@ -90,4 +92,6 @@ if not MICROPYTHON:
     def install(kind: "Any", five: bool = False) -> None:
         """Add all methods to the class."""
         for name, module in modules(five).items():
+            if module in VIEWS:
+                continue  # `setup` makes them
             setattr(kind, name, getattr(load(module, ""), name))

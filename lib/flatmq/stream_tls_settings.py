@@ -28,9 +28,9 @@ def check(tls: "TLS", pin: "Any", insecure: bool) -> "tuple[bytes, ...]":
         if value and not isinstance(value, _DATA):
             kind = type(value).__name__  # a key is not shown
             raise TypeError(f"{name} must be bytes or the path of a file, not {kind}")
-    name = tls.server_hostname
-    if not isinstance(name or "", str):
-        raise TypeError(f"server_hostname must be str, not {name!r}")
+    host = tls.server_hostname
+    if not isinstance(host or "", str):
+        raise TypeError(f"server_hostname must be str, not {host!r}")
     n = tls.reserve
     if n not in (None, False, True) and (not isinstance(n, int) or n < _LEAST):
         raise ValueError(f"reserve must be a bool or at least 4096 bytes, not {n!r}")
@@ -54,7 +54,7 @@ if MICROPYTHON:
 
     def context(s: "Any", link: "Link", verify: "Any") -> "Any":
         """Return an SSLContext with settings `s`. The link's `stage` says what is being read."""
-        made = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+        made: Any = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
         # CERT_OPTIONAL: without an authority the certificate is still passed to `verify`.
         made.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
         made.verify_callback = verify

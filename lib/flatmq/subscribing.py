@@ -1,7 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
 from . import message
-from .message import NEVER, Subscription, claim
+from .message import NEVER, Message, Subscription
 from .port import const, drop, load
 
 TYPE_CHECKING = const(0)
@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import Client
-    from .message import Message
+
+
+# Settings: see `Client.settings`.
+_MOST = const(5)
 
 
 def subscribe(
@@ -88,8 +91,8 @@ def replace(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     kept = [s for s in c.subscriptions if s.filters != filters]
-    if len(kept) == c.most:
-        raise ValueError(f"subscriptions must be at most {c.most}: no room for another")
+    if len(kept) == c.settings[_MOST]:
+        raise ValueError(f"subscriptions must be at most {c.settings[_MOST]}: no room for another")
     return kept
 
 
@@ -98,7 +101,8 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
     Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
     """
-    claim(c)
+    if c.message is None:
+        Message(c.rx, c)
     for i in range(len(c.subscriptions), 0, -1):
         if c.subscriptions[i - 1] not in kept:
             c.done -= i <= c.done

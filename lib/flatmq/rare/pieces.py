@@ -5,7 +5,7 @@ Loaded with the first such message, and kept.
 
 from .. import is_name
 from ..engine import HOLD
-from ..message import claim, search
+from ..message import Message, search
 from ..port import const, load
 from .several import several
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .. import Client
-    from ..message import Message
+
+# Settings: see `Client.settings`.
+_GIVE_UP = const(4)
+_CHUNKS = const(7)
 
 # Counters: see `rare.stats`.
 _RECEIVED = const(0)
@@ -34,7 +37,9 @@ class Pieces:
     def __init__(self, client: "Client") -> None:
         self.client = client
         client.pieces = self
-        self.message = claim(client)
+        if client.message is None:
+            Message(client.rx, client)
+        self.message = client.message
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
         self.blind = False  # no handler may get it
@@ -108,7 +113,7 @@ class Pieces:
         last = m.offset + end - at == m.size
         if last and m.first & 6 and len(c.acks) > c.space:
             return HOLD
-        if again and again == c.give_up:
+        if again and again == c.settings[_GIVE_UP]:
             load("strays").give_up(c, m)
             self.new = False
         if self.new and self.call() is HOLD:
@@ -129,7 +134,7 @@ class Pieces:
         if c.limit or self.search(c, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True, self.search)
-        if c.on_message is not None and c.chunks:
+        if c.on_message is not None and c.settings[_CHUNKS]:
             self.taken = True
             return c.on_message(m)
         return None

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from .. import Client
 
+# Settings: see `Client.settings`.
+_INCOMING = const(6)
+
 # Counters: see `rare.stats`.
 _STRAYS = const(3)
 
@@ -71,7 +74,7 @@ def is_new(c: "Client", pid: int) -> bool:
     that this is nothing. A new session cannot have DUP: it had no subscriptions until now.
     """
     if not c.received:
-        c.received = [0] * c.incoming
+        c.received = [0] * c.settings[_INCOMING]
     if c.unsure and not c.message.first & 8:
         clear(c)
     c.unsure = 0

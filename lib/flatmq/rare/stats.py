@@ -52,6 +52,11 @@ class Stats(Shown):
         return self.values[_NAMES.index(name)]
 
 
+def stats(c: "Any") -> "Stats":
+    """Return the stats of a client."""
+    return Stats(c.counts)
+
+
 if not MICROPYTHON:
     for i in range(len(_NAMES)):
         setattr(Stats, _NAMES[i], property(lambda self, i=i: self.values[i]))  # type: ignore[misc]

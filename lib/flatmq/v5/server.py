@@ -1,4 +1,4 @@
-"""What the broker offers, by name. Loaded with the first use of `client.server`."""
+"""Name the limits and features of the broker. Loaded with the first use of `client.server`."""
 
 from ..port import MICROPYTHON, Shown, const
 
@@ -55,6 +55,11 @@ class Server(Shown):
         if name not in _NAMES:
             raise AttributeError(name)
         return self.values[_NAMES.index(name)]
+
+
+def server(c: "Any") -> "Server":
+    """Return the server of a client."""
+    return Server(c.offers)
 
 
 if not MICROPYTHON:

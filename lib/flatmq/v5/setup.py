@@ -1,7 +1,7 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
 from .. import is_name
-from ..message import claim
+from ..message import Message
 from ..port import MICROPYTHON, const, drop, load
 from ..wire import field, number
 from . import packets
@@ -82,7 +82,7 @@ def make(
     if auth and not c.password:
         c.password = load("hello", "v5.").keep
     if not MICROPYTHON:  # where a message has no __getattr__
-        claim(c)
+        Message(c.rx, c)
         load("carry", "v5.").begin(c)
     c.slots = c.inflight
     c.own_qos = c.max_qos
