@@ -43,11 +43,10 @@ def drop(*names: str) -> None:
     One that another module keeps says so by `held`: otherwise it would be loaded twice.
     """
     if MICROPYTHON:
-        for name in list(sys.modules):
-            package, _, last = name.rpartition(".")
-            if name[:7] != "flatmq." or last not in names:
-                continue
-            if not getattr(sys.modules[name], "held", False):
-                del sys.modules[name]
-                sys.modules[package].__dict__.pop(last, None)
+        for name in names:
+            for package in ("flatmq", "flatmq.rare", "flatmq.v5"):
+                module = sys.modules.get(package + "." + name)
+                if module and not getattr(module, "held", False):
+                    del sys.modules[package + "." + name]
+                    sys.modules[package].__dict__.pop(name, None)
     collect()
