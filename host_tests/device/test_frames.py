@@ -98,7 +98,7 @@ MAY_BE_ON_HEAP = {
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
     "stream_tls_address": {"packed", "expected"},
-    "stream_tls_board": {"Link.__init__", "Link._verify", "Link.why", "Link.static string 71"},
+    "stream_tls_board": {"Link._verify", "Link.why", "Link.static string 71"},
     "stream_tls_errors": {"failure", "failure.<listcomp>", "of_board", "of_board.<listcomp>"},
     "stream_tls_pin": {"digests"},
     "stream_tls_reserve": {"Reserve.hold"},

@@ -7,7 +7,7 @@ The client does not import this module. The links are in `stream_tls_board` and,
 `stream_tls_cpython`.
 """
 
-from .port import MICROPYTHON, const, drop, load
+from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class TLS:
         self.server_hostname = server_hostname
         self.reserve = reserve
         self.pins: tuple[bytes, ...] = load("stream_tls_settings", "").check(self, pin, insecure)
-        drop("stream_tls_settings")
 
     def link(self, host: str, port: int) -> "Any":
         """Return a link to a broker, as described in `stream_tcp`.

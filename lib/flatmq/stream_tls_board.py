@@ -7,7 +7,6 @@ accepts CONNECT when it is done.
 """
 
 import select
-import sys
 
 from .port import const, drop, load
 from .stream_tcp import TCP
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
     from . import MQTTError
     from .stream_tls import TLS
 
-_SPARE = const(4096)  # bytes; see stream_tls_reserve
 _SHAKING_MS = const(100)  # most ms until the handshake is continued
-# Ports on which Mbed TLS has a heap of its own.
-_OWN_HEAP = const(("esp32", "linux", "darwin", "win32", "webassembly"))
 
 
 class Link(TCP):
@@ -40,29 +36,14 @@ class Link(TCP):
         self._context = context
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
-        self._pins = settings.pins
-        self._digest_of: Any = None
-        if self._pins:
-            from .stream_tls_pin import digest_of
-
-            self._digest_of = digest_of
-        elif settings.ca and (":" in self._name or self._name.replace(".", "").isdigit()):
-            from .stream_tls_address import expected
-
-            self._digest_of, self._pins = expected(self._name)
+        self._digest_of, self._pins, self._reserve = load("stream_tls_settings", "").kept(
+            settings, self._name
+        )
         self._digest: bytes | None = None  # of the broker's key, or its address
         self._certified = False  # the broker has sent a certificate
         self._tls: Any = None
         self._ready: Any = None
         self._events = 0
-        self._reserve: Any = None
-        n = settings.reserve
-        if n is None:
-            n = sys.platform not in _OWN_HEAP
-        if n:
-            from .stream_tls_reserve import Reserve
-
-            self._reserve = Reserve(_SPARE if n is True else n)
 
     def accepted(self) -> None:
         """Hold memory for the next handshake: the broker has accepted the connection."""

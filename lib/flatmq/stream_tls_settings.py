@@ -1,6 +1,8 @@
-"""Check the settings for TLS, and read what they name. Loaded for these calls."""
+"""Check the settings for TLS, and read what they name. Loaded until the first connection."""
 
-from .port import MICROPYTHON, const
+import sys
+
+from .port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 _DATA = (str, bytes, bytearray, memoryview)
 _LEAST = const(4096)  # bytes of a reserve
+# Ports on which Mbed TLS has a heap of its own.
+_OWN_HEAP = const(("esp32", "linux", "darwin", "win32", "webassembly"))
 
 
 def check(tls: "TLS", pin: "Any", insecure: bool) -> "tuple[bytes, ...]":
@@ -49,20 +53,43 @@ def contents(what: "Any") -> bytes:
         return file.read()
 
 
-if MICROPYTHON:
-    import tls
+def kept(s: "Any", name: str) -> "tuple[Any, Any, Any]":
+    """Return what a link to the host `name` keeps of settings `s`.
 
-    def context(s: "Any", link: "Link", verify: "Any") -> "Any":
-        """Return an SSLContext with settings `s`. The link's `stage` says what is being read."""
-        made: Any = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
-        # CERT_OPTIONAL: without an authority the certificate is still passed to `verify`.
-        made.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
-        made.verify_callback = verify
-        if s.ca:
-            link.stage = "ca"
-            made.load_verify_locations(contents(s.ca))
-        if s.cert:
-            link.stage = "cert"
-            made.load_cert_chain(contents(s.cert), contents(s.key))
-        link.stage = ""
-        return made
+    That is a function of a certificate, what its result must be one of, and the Reserve.
+    """
+    found: Any = None, s.pins
+    if s.pins:
+        from .stream_tls_pin import digest_of
+
+        found = digest_of, s.pins
+    elif s.ca and (":" in name or name.replace(".", "").isdigit()):
+        from .stream_tls_address import expected
+
+        found = expected(name)
+    n = s.reserve
+    if n is None:
+        n = sys.platform not in _OWN_HEAP
+    if n:
+        from .stream_tls_reserve import Reserve
+
+        n = Reserve(_LEAST if n is True else n)
+    return found[0], found[1], n or None
+
+
+def context(s: "Any", link: "Link", verify: "Any") -> "Any":
+    """Return an SSLContext with settings `s`. The link's `stage` says what is being read."""
+    tls: Any = __import__("tls")
+
+    made = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+    # CERT_OPTIONAL: without an authority the certificate is still passed to `verify`.
+    made.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
+    made.verify_callback = verify
+    if s.ca:
+        link.stage = "ca"
+        made.load_verify_locations(contents(s.ca))
+    if s.cert:
+        link.stage = "cert"
+        made.load_cert_chain(contents(s.cert), contents(s.key))
+    link.stage = ""
+    return made
