@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from .message import Message, Subscription
     from .rare import bulk as queueing
     from .rare import connecting, handover, parts, publishing, saying, strays
-    from .rare.stats import Stats
+    from .stats import Stats
     from .stream_tls import TLS
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _REFUSED = const(7)
 
 __version__ = "0.2.0"

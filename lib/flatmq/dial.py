@@ -21,7 +21,7 @@ _TIMEOUT_MS = const(0)
 _RETRY_MS = const(2)
 _RETRY_MAX_MS = const(3)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _RESENT = const(5)
 _RENEWED = const(6)
 _CONNECTS = const(10)

@@ -28,7 +28,7 @@ _TIMEOUT_MS = const(0)
 _ACK_MS = const(1)
 _GIVE_UP = const(4)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _RECEIVED = const(0)
 _UNROUTED = const(1)
 _SKIPPED = const(2)

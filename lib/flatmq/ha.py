@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _CONNECTS = const(10)
 
 _BIRTH = const(b"homeassistant/status")  # Home Assistant's own, "online" whenever it has started

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from . import Client
 
 
-VIEWS = ("rare.stats", "v5.server")  # attributes with the names in a list
+VIEWS = ("stats", "v5.server")  # attributes with the names in a list
 
 
 def modules(five: bool = False) -> "dict[str, str]":
@@ -32,7 +32,7 @@ queue rare.bulk
 reconfigure rare.saying
 set_credentials rare.saying
 set_will rare.saying
-stats rare.stats
+stats stats
 subscribe subscribing
 unsubscribe subscribing
 wait waiting

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from . import Client
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _LOSSES = const(11)
 
 _END = const(1)

@@ -155,6 +155,6 @@ answers 64 8 268435456"""
     c.state = "offline"
     c.counts = [0] * 12
     if not MICROPYTHON:  # where a client has no __getattr__
-        c.stats = load("stats").Stats(c.counts)
+        c.stats = load("stats", "").Stats(c)
     run(c)
     drop("setup", "hello", "wire")

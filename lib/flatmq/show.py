@@ -21,7 +21,9 @@ def show(thing: "Any") -> str:
 
 
 def _numbers(thing):
-    names = getattr(thing, "names", ()) or [name for name in dir(thing) if name[0] != "_"]
+    names = getattr(thing, "names", None) or [name for name in dir(thing) if name[0] != "_"]
+    if names.__class__ is str:
+        names = names.split()
     values = [(name, getattr(thing, name)) for name in names]
     return " ".join([f"{name}={value}" for name, value in values if value.__class__ is int])
 

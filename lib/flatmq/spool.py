@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from . import Client
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _CONNECTS = const(10)
 
 _DUP = const(8)

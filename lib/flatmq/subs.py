@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from . import Client
     from .message import Subscription
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _STRAYS = const(3)
 
 _ID_0 = const(22)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from .message import Message, Subscription
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _LOSSES = const(11)
 
 _TIMEOUT = const(10000)  # ms

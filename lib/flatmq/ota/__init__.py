@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .. import Client
     from ..message import Message
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _CONNECTS = const(10)
 
 _LARGEST = const(2048)  # bytes of a manifest

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Settings: see `Client.settings`.
 _INCOMING = const(6)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _DROPPED = const(8)
 
 _OWN = const(32767)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Settings: see `Client.settings`.
 _GIVE_UP = const(4)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _RESENT = const(5)
 _RENEWED = const(6)
 _DROPPED = const(8)

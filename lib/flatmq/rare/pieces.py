@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _GIVE_UP = const(4)
 _CHUNKS = const(7)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _RECEIVED = const(0)
 _SKIPPED = const(2)
 _DUP0 = const(4)

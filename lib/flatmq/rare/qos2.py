@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Settings: see `Client.settings`.
 _INCOMING = const(6)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _STRAYS = const(3)
 
 _ID_0 = const(22)

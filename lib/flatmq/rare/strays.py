@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .. import Client
     from ..message import Message
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _DROPPED = const(8)
 
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,

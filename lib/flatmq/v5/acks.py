@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _STRAYS = const(3)
 _DOWNGRADED = const(9)
 

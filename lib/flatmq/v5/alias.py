@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What the broker offers: see `v5.server`.
 _TOPIC_ALIAS_MAXIMUM = const(4)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _CONNECTS = const(10)
 
 _ALIAS = const(0x23)

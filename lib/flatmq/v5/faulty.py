@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _STRAYS = const(3)
 
 _PUBLISH = const(16)  # see walk.TABLE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _RETAIN = const(2)
 _MAXIMUM_PACKET_SIZE = const(3)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _DROPPED = const(8)
 
 _LONGEST = const(600000)  # ms until a request that is too large is looked at again

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _REFERENCE = const(12)
 _REASON = const(13)
 
-# Counters: see `rare.stats`.
+# Counters: see `stats`.
 _STRAYS = const(3)
 
 _DISCONNECT = const(64)  # see walk.TABLE

@@ -6,6 +6,8 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
+    from . import Client5
+
 # In the order of the list.
 _NAMES = (
     "receive_maximum",
@@ -48,8 +50,8 @@ class Server(Shown):
 
     names = _NAMES
 
-    def __init__(self, values: "list[Any]") -> None:
-        self.values = values
+    def __init__(self, client: "Client5") -> None:
+        self.values = client.offers
 
     def __getattr__(self, name: str) -> "Any":
         if name not in _NAMES:
@@ -57,10 +59,7 @@ class Server(Shown):
         return self.values[_NAMES.index(name)]
 
 
-def server(c: "Any") -> "Server":
-    """Return the server of a client."""
-    return Server(c.offers)
-
+server = Server  # see `methods.get`
 
 if not MICROPYTHON:
     for i in range(len(_NAMES)):

@@ -72,7 +72,7 @@ def make(
     c.offers = [None] * 14
     load("hello", "v5.").limits(c.offers, lambda identifier, default=None: default)
     if not MICROPYTHON:  # where a client has no __getattr__
-        c.server = load("server", "v5.").Server(c.offers)
+        c.server = load("server", "v5.").Server(c)
     c.block = b"\0"
     c.owed = []
     c.strict = c.greeting = False

@@ -1,26 +1,17 @@
 """The counters of a client by their names. Loaded with the first use of `client.stats`."""
 
-from ..port import MICROPYTHON, Shown, const
+from .port import MICROPYTHON, Shown, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
-    from typing import Any
+    from . import Client
 
-# In the order of the list.
+# In the order of the list, eleven characters each. Each name alone would stay in a board's table.
 _NAMES = (
-    "received",
-    "unrouted",
-    "skipped",
-    "strays",
-    "dup0",
-    "resent",
-    "renewed",
-    "refused",
-    "dropped",
-    "downgraded",
-    "connects",
-    "losses",
+    "received   unrouted   skipped    strays     dup0       resent     "
+    "renewed    refused    dropped    downgraded connects   losses     "
 )
+_WIDTH = const(11)
 
 
 class Stats(Shown):
@@ -43,20 +34,18 @@ class Stats(Shown):
 
     names = _NAMES
 
-    def __init__(self, values: "list[Any]") -> None:
-        self.values = values
+    def __init__(self, client: "Client") -> None:
+        self.values = client.counts
 
-    def __getattr__(self, name: str) -> "Any":
-        if name not in _NAMES:
+    def __getattr__(self, name: str) -> int:
+        i = _NAMES.find(name)
+        if i < 0 or i % _WIDTH or _NAMES[i + len(name)] != " ":
             raise AttributeError(name)
-        return self.values[_NAMES.index(name)]
+        return self.values[i // _WIDTH]
 
 
-def stats(c: "Any") -> "Stats":
-    """Return the stats of a client."""
-    return Stats(c.counts)
-
+stats = Stats  # see `methods.get`
 
 if not MICROPYTHON:
-    for i in range(len(_NAMES)):
-        setattr(Stats, _NAMES[i], property(lambda self, i=i: self.values[i]))  # type: ignore[misc]
+    for i, each in enumerate(_NAMES.split()):
+        setattr(Stats, each, property(lambda self, i=i: self.values[i]))  # type: ignore[misc]
