@@ -164,13 +164,20 @@ class Client(port.Shown):
     # Arguments that stay as they are, most of them
     version: int
     clean: bool
-    settings: "list[Any]"  # in this order: timeout_ms, ack_ms, retry_ms, retry_max_ms, give_up,
-    # subscriptions, incoming, chunks (whether `on_message` takes pieces) and keepalive
+    keepalive: int
+    timeout_ms: int
+    ack_ms: int
+    retry_ms: int
+    retry_max_ms: int
+    give_up: int
     max_qos: int
     inflight: int
+    most: int  # subscriptions
+    incoming: int
     link: "Any"
     password: "Callable[[], bytes | str] | None"  # one that is called for each CONNECT
     on_message: "Callable[[Message], Any] | None"
+    chunks: bool  # `on_message` takes pieces
     release: "Callable[..., None] | None"  # `port.drop`
     quiet: bool
     on_dropped: "Callable[[int, bytes, str], None] | None"

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
     from . import Client
 
-# Settings: see `Client.settings`.
-_TIMEOUT_MS = const(0)
-_GIVE_UP = const(4)
-
 _BEHIND = const(2)  # closes in a row after which a message goes behind the others
 
 
@@ -88,7 +84,7 @@ class Alone:
             and c.apart
             and c.since is not None
             and c.subs.count(c)
-            and ticks_diff(port.ticks_ms(), c.since) < c.settings[_TIMEOUT_MS]
+            and ticks_diff(port.ticks_ms(), c.since) < c.timeout_ms
         ):
             return 0  # a request is alone in flight, and not for long
         if self.release(sent):
@@ -167,7 +163,7 @@ class Alone:
             x = [pid, 0, False]
             self.suspects.append(x)
         x[1] += 1
-        if c.settings[_GIVE_UP] and x[1] >= c.settings[_GIVE_UP] and x[2]:
+        if c.give_up and x[1] >= c.give_up and x[2]:
             self.suspects.remove(x)
             load("strays").set_aside(c, pid, "the broker closed the connection on it")
         elif x[1] >= _BEHIND:

@@ -23,9 +23,6 @@ _LONG_NAME = 33  # see `reasons`
 _PROPERTIES = 40
 _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
 
-# Settings: see `Client.settings`.
-_INCOMING = 6
-
 
 def take_in_bulk(
     client: Client | Client5,
@@ -47,7 +44,7 @@ def take_in_bulk(
     slowing the client down.
     """
     client.bulk = take
-    client.received = _Identifiers(client.settings[_INCOMING])
+    client.received = _Identifiers(client.incoming)
     client.link = _Link(client.link, reads)
     if client.message is None:
         Message(client.rx, client)

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
     from . import Client
 
-# Settings: see `Client.settings`.
-_TIMEOUT_MS = const(0)
-_RETRY_MS = const(2)
-_RETRY_MAX_MS = const(3)
-
 # Counters: see `stats`.
 _RESENT = const(5)
 _RENEWED = const(6)
@@ -50,7 +45,7 @@ def step(c: "Client") -> "Any":
             if link.address is None:
                 link.resolve()
             c.state = "connecting"
-            c.due = ticks_add(port.ticks_ms(), c.settings[_TIMEOUT_MS])
+            c.due = ticks_add(port.ticks_ms(), c.timeout_ms)
             link.connect()
         stream = link.stream()
         if stream:
@@ -58,7 +53,7 @@ def step(c: "Client") -> "Any":
                 c.hello = load("hello").update(c)
             c.stream = stream
             c.state = "greeting"
-            c.due = ticks_add(port.ticks_ms(), c.settings[_TIMEOUT_MS])
+            c.due = ticks_add(port.ticks_ms(), c.timeout_ms)
         elif ticks_diff(port.ticks_ms(), c.due) >= 0:
             lost(c, _NOT_CONNECTED, "connecting")
     except Exception as e:
@@ -178,7 +173,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
     if c.message is not None:
         c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False
-    delay = min(c.settings[_RETRY_MS] << min(c.tries, _DOUBLED), c.settings[_RETRY_MAX_MS])
+    delay = min(c.retry_ms << min(c.tries, _DOUBLED), c.retry_max_ms)
     c.tries += 1
     if not c.tries % _LOOK_UP:
         c.link.address = None

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
     from . import Client
 
-# Settings: see `Client.settings`.
-_TIMEOUT_MS = const(0)
-_ACK_MS = const(1)
-_GIVE_UP = const(4)
-
 # Counters: see `stats`.
 _RECEIVED = const(0)
 _UNROUTED = const(1)
@@ -190,11 +185,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = 0
                         if not h:
                             acked = now
-                        elif c.settings[_ACK_MS] and now - acked & mask >= c.settings[_ACK_MS]:
+                        elif c.ack_ms and now - acked & mask >= c.ack_ms:
                             what = _NO_ACKNOWLEDGEMENT
                         n = now - wrote & mask
-                        if c.large and c.large.sending and n < c.settings[_TIMEOUT_MS]:
-                            n = c.settings[_TIMEOUT_MS] - n  # bytes that leave show life, too
+                        if c.large and c.large.sending and n < c.timeout_ms:
+                            n = c.timeout_ms - n  # bytes that leave show life, too
                         else:
                             if pinged < 0:
                                 e = now - heard & mask
@@ -205,9 +200,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 if c.asked:
                                     pinged = now
                             if pinged >= 0:
-                                n = min(c.settings[_TIMEOUT_MS], c.interval) - (
-                                    now - pinged & mask
-                                )
+                                n = min(c.timeout_ms, c.interval) - (now - pinged & mask)
                                 if n <= 0:
                                     what = _NO_PINGRESP
                         c.due = now + (n if n < i else i) & mask
@@ -362,7 +355,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 counts[_UNROUTED] += 1
                             elif h is False:
                                 counts[_SKIPPED] += 1
-                            elif again and again == c.settings[_GIVE_UP]:
+                            elif again and again == c.give_up:
                                 load("strays").give_up(c, m)
                             else:
                                 calling = _HANDLER

@@ -72,7 +72,7 @@ answers 64 8 268435456"""
     user, password, tls, link = [values.pop(name, None) for name in table.split()]
     five = values.pop("five", None)
     clean = values.pop("clean_session", True)
-    chunks = values.pop("chunks", False)
+    c.chunks = values.pop("chunks", False)
     c.release = drop if values.pop("release", False) else None
     c.quiet = values.pop("quiet", False)
     for name in values:
@@ -98,10 +98,7 @@ answers 64 8 268435456"""
     c.five = five
     c.clean = clean
     c.password = password if callable(password) else None
-    c.settings = [
-        timeout * 1000, ack_timeout * 1000, retry_ms, retry_max_ms, give_up, subscriptions,
-        incoming, chunks, keepalive,
-    ]  # fmt: skip
+    c.keepalive = keepalive
     secret = None if c.password else password
     if five:
         load("hello", "v5.").connect(c, client_id, user, secret)
@@ -112,11 +109,16 @@ answers 64 8 268435456"""
     drop("hello")  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
-    c.tick = min(
-        c.interval, ack_timeout * 1000 // 3 or _NEVER, _STEADY
-    )  # between two looks at the clock
+    c.timeout_ms = timeout * 1000
+    c.ack_ms = ack_timeout * 1000
+    c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, _STEADY)  # between two looks at the clock
+    c.retry_ms = retry_ms
+    c.retry_max_ms = retry_max_ms
+    c.give_up = give_up
     c.max_qos = max_qos
     c.inflight = inflight
+    c.most = subscriptions
+    c.incoming = incoming
     c.on_message, c.on_dropped, c.on_connect, c.on_disconnect = handlers
     if not link:
         if MICROPYTHON:

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from . import Client
 
 
-# Settings: see `Client.settings`.
-_MOST = const(5)
-
-
 def subscribe(
     self: "Client",
     filters: "bytes | str | list[bytes] | list[str]",
@@ -91,8 +87,8 @@ def replace(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
     kept = [s for s in c.subscriptions if s.filters != filters]
-    if len(kept) == c.settings[_MOST]:
-        raise ValueError(f"subscriptions must be at most {c.settings[_MOST]}: no room for another")
+    if len(kept) == c.most:
+        raise ValueError(f"subscriptions must be at most {c.most}: no room for another")
     return kept
 
 

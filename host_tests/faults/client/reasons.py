@@ -114,7 +114,7 @@ def disconnected(env, client):
 
 def taken_over_for_good(env, client):
     """After DISCONNECT 0x8E the client does not try again at once, but after `retry_max_ms`."""
-    most = client.settings[3]
+    most = client.retry_max_ms
     env.ask("disconnect", "8e")
     env.fault()
     env.loses(client, "closed")

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from .. import Client
 
-# Settings: see `Client.settings`.
-_INCOMING = const(6)
-
 # Counters: see `stats`.
 _DROPPED = const(8)
 
@@ -142,5 +139,5 @@ class Handover:
         """
         c = self._client
         c.two = c.two or load("qos2")
-        c.received = received + [0] * (c.settings[_INCOMING] - len(received))
+        c.received = received + [0] * (c.incoming - len(received))
         return c.received

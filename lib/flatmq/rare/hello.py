@@ -9,10 +9,6 @@ if TYPE_CHECKING:
     from .. import Client
 
 
-# Settings: see `Client.settings`.
-_KEEPALIVE = const(8)
-
-
 def parts_of(c):
     """Return what the CONNECT of a client says: client identifier, user, password and will."""
     if c.five:
@@ -58,4 +54,4 @@ def update(c: "Client") -> bytearray:
     if c.five:
         return load("hello", "v5.").update(c, password)
     client_id, user, _, will = parts_of(c)
-    return connect(c.version, client_id, c.clean, c.settings[_KEEPALIVE], user, password, will)
+    return connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from .. import Client
 
-# Settings: see `Client.settings`.
-_GIVE_UP = const(4)
-
 # Counters: see `stats`.
 _RESENT = const(5)
 _RENEWED = const(6)
@@ -215,5 +212,5 @@ class Parts:
         self.sending = bool(self.waits)
         if self.waits:
             self._strikes = self._strikes + 1 if closed and in_flight else 0
-            if self._strikes and self._strikes == self._client.settings[_GIVE_UP]:
+            if self._strikes and self._strikes == self._client.give_up:
                 self.set_aside("the broker closed the connection on it")

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
     from .. import Client
 
-# Settings: see `Client.settings`.
-_GIVE_UP = const(4)
-_CHUNKS = const(7)
-
 # Counters: see `stats`.
 _RECEIVED = const(0)
 _SKIPPED = const(2)
@@ -113,7 +109,7 @@ class Pieces:
         last = m.offset + end - at == m.size
         if last and m.first & 6 and len(c.acks) > c.space:
             return HOLD
-        if again and again == c.settings[_GIVE_UP]:
+        if again and again == c.give_up:
             load("strays").give_up(c, m)
             self.new = False
         if self.new and self.call() is HOLD:
@@ -134,7 +130,7 @@ class Pieces:
         if c.limit or self.search(c, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
             return several(m, True, self.search)
-        if c.on_message is not None and c.settings[_CHUNKS]:
+        if c.on_message is not None and c.chunks:
             self.taken = True
             return c.on_message(m)
         return None

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from .. import Client
 
-# Settings: see `Client.settings`.
-_INCOMING = const(6)
-
 # Counters: see `stats`.
 _STRAYS = const(3)
 
@@ -74,7 +71,7 @@ def is_new(c: "Client", pid: int) -> bool:
     that this is nothing. A new session cannot have DUP: it had no subscriptions until now.
     """
     if not c.received:
-        c.received = [0] * c.settings[_INCOMING]
+        c.received = [0] * c.incoming
     if c.unsure and not c.message.first & 8:
         clear(c)
     c.unsure = 0

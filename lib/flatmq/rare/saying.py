@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from .. import Client
 
 
-# Settings: see `Client.settings`.
-_TIMEOUT_MS = const(0)
-_KEEPALIVE = const(8)
-
-
 def set_will(
     self: "Client",
     topic: "bytes | str | None",
@@ -69,9 +64,9 @@ def reconfigure(
     self.hello = hello
     self.password = None
     self.clean = clean_session
-    self.settings[_KEEPALIVE] = keepalive
+    self.keepalive = keepalive
     self.interval = keepalive * 750 or _NEVER
-    self.settings[_TIMEOUT_MS] = timeout * 1000
+    self.timeout_ms = timeout * 1000
     self.tick = min(self.tick, self.interval)
     self.link = link
     self.set_will(*(will or (None,)))
@@ -79,4 +74,4 @@ def reconfigure(
 
 def _change(c, user, password, will):
     client_id = parts_of(c)[0]
-    c.hello = connect(c.version, client_id, c.clean, c.settings[_KEEPALIVE], user, password, will)
+    c.hello = connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

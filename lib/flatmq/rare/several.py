@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from ..message import Message
 
 
-# Settings: see `Client.settings`.
-_CHUNKS = const(7)
-
-
 def several(m: "Message", chunks: bool = False, find: "Any" = search) -> "object | None":
     """Call all handlers of a message, each once, even if one of them raises or holds.
 
@@ -37,6 +33,6 @@ def several(m: "Message", chunks: bool = False, find: "Any" = search) -> "object
         if c.done < c.limit and c.subscriptions[c.done] is s:
             c.done += 1
     c.done = c.limit = 0
-    if c.found or c.on_message is None or (chunks and not c.settings[_CHUNKS]):
+    if c.found or c.on_message is None or (chunks and not c.chunks):
         return None
     return c.on_message(m)  # the only handler has ended its subscription, and has raised

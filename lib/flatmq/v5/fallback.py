@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from . import Client5
 
 
-# Settings: see `Client.settings`.
-_KEEPALIVE = const(8)
-
-
 def fall_back(c: "Client5") -> None:
     """Switch a client that has never been online to 3.1.1, from its next connection on.
 
@@ -27,9 +23,7 @@ def fall_back(c: "Client5") -> None:
     c.version = c.level = 4
     c.unanswered = None
     c.five = None
-    c.hello = connect(
-        4, client_id, c.clean, c.settings[_KEEPALIVE], user, password, will and will[:4]
-    )
+    c.hello = connect(4, client_id, c.clean, c.keepalive, user, password, will and will[:4])
     c.error = None  # the broker may well speak 3.1.1
     c.carry(None)
     q = c.q

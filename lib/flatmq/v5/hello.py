@@ -9,10 +9,6 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-# Settings: see `Client.settings`.
-_ACK_MS = const(1)
-_KEEPALIVE = const(8)
-
 # What the broker offers: see `v5.server`.
 _MAX_QOS = const(1)
 _RETAIN = const(2)
@@ -51,7 +47,7 @@ def connect(
     property for one connection.
     """
     flags = 2 if c.clean else 0
-    body = bytearray((c.settings[_KEEPALIVE] >> 8, c.settings[_KEEPALIVE] & 255))
+    body = bytearray((c.keepalive >> 8, c.keepalive & 255))
     block = c.asks
     if auth_data:
         n = get_length(block, 0, len(block)) & 3
@@ -200,9 +196,9 @@ def _accepted(c, t, end):
             return what
     limits(offers, said.get)
     c.unanswered = None  # the broker speaks MQTT 5
-    n = offers[_KEEP_ALIVE] if offers[_KEEP_ALIVE] >= 0 else c.settings[_KEEPALIVE]
+    n = offers[_KEEP_ALIVE] if offers[_KEEP_ALIVE] >= 0 else c.keepalive
     c.interval = n * 750 or _NEVER
-    c.tick = min(c.interval, c.settings[_ACK_MS] // 3 or _NEVER, 10000)
+    c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
     c.strict = not offers[_RETAIN] or 0 < offers[_MAXIMUM_PACKET_SIZE] < c.room
     c.max_qos = min(c.own_qos, offers[_MAX_QOS])
     c.topic = c  # its QoS may be too high now

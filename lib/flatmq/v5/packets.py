@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-# Settings: see `Client.settings`.
-_RETRY_MAX_MS = const(3)
-
 # What the broker offers: see `v5.server`.
 _RECEIVE_MAXIMUM = const(0)
 _MAXIMUM_PACKET_SIZE = const(3)
@@ -200,7 +197,7 @@ def lost(c: "Client5", error: "Any") -> None:
             pass
     if getattr(error, "code", 0) == _TAKEN_OVER and error.kind == "closed":
         # Two clients with the same identifier would otherwise keep ending each other.
-        c.due = ticks_add(port.ticks_ms(), c.settings[_RETRY_MAX_MS])
+        c.due = ticks_add(port.ticks_ms(), c.retry_max_ms)
     if c.replies:
         c.replies.late(0)
     if c.unanswered is not None:
