@@ -96,10 +96,11 @@ MAY_BE_ON_HEAP = {
     # While a link is made, connects or is closed, and for an error.
     "stream_tls": {"TLS.__init__"},
     "stream_tls_address": {"packed", "expected"},
-    "stream_tls_board": {"Link.__init__", "Link._verify", "Link.why", "Link.static string 71"},
+    "stream_tls_board": {"Link._verify", "Link.why", "Link.static string 71"},
     "stream_tls_errors": {"failure", "failure.<listcomp>", "of_board", "of_board.<listcomp>"},
     "stream_tls_pin": {"digests"},
     "stream_tls_reserve": {"Reserve.hold"},
+    "stream_tls_settings": {"check"},
     "stream_uart": {"<module>"},
     "stream_websocket": {"WebSocket.__init__"},
     "stream_websocket_upgrade": {"Upgrade.static string 149"},
@@ -114,10 +115,11 @@ MAY_BE_ON_HEAP = {
     "v5/fallback": {"fall_back", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
-    "v5/hello": {"connect", "parts_of", "static string 159", "rename"},  # the same
+    "v5/connack": {"accepted", "limits"},
+    "v5/hello": {"connect", "parts_of", "static string 159", "rename"},
     "v5/leaving": {"disconnect"},
     # For CONNACK and SUBACK, and when a connection has ended (`close`).
-    "v5/packets": {"granted", "connect", "static string 71"},
+    "v5/packets": {"granted", "greeted", "static string 71"},
     # For DISCONNECT, and a message that the broker refuses.
     "v5/reasons": {"text", "other", "refused", "_refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},

@@ -142,10 +142,6 @@ FAULTS_5: Faults = {
         "a broken rule is not answered": (
             'load("reasons", "v5.").send(c, error & 255)', "pass"
         ),
-        "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
-        "a CONNACK that breaks a rule counts": (
-            "if flags and (code or c.clean):", "if flags and code:"
-        ),
         "Receive Maximum is not kept by publish": (
             "c.inflight = min(c.slots, n)", "c.inflight = c.slots"
         ),
@@ -154,9 +150,15 @@ FAULTS_5: Faults = {
         ),
         "an alias outlives its connection": ("    if c.aliases:\n", "    if False:\n"),
         "subscriptions never have an identifier": (
-            "and c.server.identifiers else", "and False else"
+            "and c.offers[_IDENTIFIERS] else", "and False else"
         ),
-        "subscriptions always have an identifier": ("and c.server.identifiers else", "else"),
+        "subscriptions always have an identifier": ("and c.offers[_IDENTIFIERS] else", "else"),
+    },
+    "v5/connack": {
+        "a session that is not there is malformed": ("return _PRESENT", "return _FLAGS"),
+        "a CONNACK that breaks a rule counts": (
+            "if flags and (code or c.clean):", "if flags and code:"
+        ),
     },
     "v5/carry": {
         "a payload format must be 0 or 1": ("return faulty(c, e, end, i, n)", "return n"),
@@ -197,7 +199,7 @@ FAULTS_5: Faults = {
     },
     "v5/alias": {
         "more aliases than the broker takes": (
-            "if n > c.server.topic_alias_maximum:", "if n > 65535:"
+            "if n > c.offers[_TOPIC_ALIAS_MAXIMUM]:", "if n > 65535:"
         ),
     },
     "v5/pieces": {

@@ -19,8 +19,8 @@ RARE = (
     "rare.qos2", "rare.reading", "reasons", "rare.strays", "subs", "subscribing", "rare.wild",
 )  # fmt: skip
 RARE_5 = (
-    "acks", "alias", "auth", "carry", "faulty", "flow", "hello", "limits", "packets", "passing",
-    "pieces", "reasons", "replies", "saying", "setup", "subscribing", "walk",
+    "acks", "alias", "auth", "carry", "connack", "faulty", "flow", "hello", "limits", "packets",
+    "passing", "pieces", "reasons", "replies", "saying", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules
 MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received
@@ -42,8 +42,10 @@ def load():
         __import__("flatmq." + name)
     KEPT.extend([flatmq.port.load(name, "") for name in RARE])
     KEPT[0].let_go = lambda: None
-    for name, home in flatmq.port.load("methods", "").modules().items():
-        setattr(Client, name, getattr(flatmq.port.load(home, ""), name))
+    methods = flatmq.port.load("methods", "")
+    for name, home in methods.modules().items():
+        if name != "server":
+            setattr(Client, name, getattr(flatmq.port.load(home, ""), name))
     reading = flatmq.port.load("reading")
     for name in reading._NAMES:
         setattr(Message, name, getattr(reading, name))
@@ -56,7 +58,8 @@ def load_5():
 
     KEPT.extend([load(name, "v5.") for name in RARE_5])
     for name, home in load("methods", "").modules(True).items():
-        setattr(Client5, name, getattr(load(home, ""), name))
+        if name != "server":
+            setattr(Client5, name, getattr(load(home, ""), name))
 
 
 def fill(client):
@@ -94,6 +97,10 @@ def fill_5(client):
     """Do the same for what MQTT 5 adds."""
     from flatmq.port import load
 
+    if client.owners is None:
+        load("carry", "v5.").begin(client)
+    client.five.view(client)
+    assert client.server
     client.pieces.walk = load("passing", "v5.").Walk()
     client.pieces.walk.begin(0)
     for _ in range(8):

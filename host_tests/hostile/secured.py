@@ -11,7 +11,8 @@ import ssl
 import sys
 from binascii import crc32
 
-from flatmq.stream_tls import TLS, contents
+from flatmq.stream_tls import TLS
+from flatmq.stream_tls_settings import contents
 from hostile import drive
 from hostile.server_frames import Chance
 

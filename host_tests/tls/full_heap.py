@@ -128,7 +128,9 @@ def main():
     client = Client("full-" + reserve + when, host, int(port), tls=tls, retry_ms=50)
     # The table of names grows in steps, for which a full heap has no room: all are in it now.
     load("connecting")
-    drop("connecting")
+    for name in ("dial", "reasons", "waiting", "stream_tls_errors"):
+        load(name, "")
+    drop("connecting", "dial", "reasons", "waiting", "stream_tls_errors")
     kept.extend([None] * 2000)
     kept.clear()
     connects = 0

@@ -245,7 +245,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return real(name, globals, locals, fromlist, level)
 
     monkeypatch.setattr("builtins.__import__", load)
-    names = "show dial subs alone reasons v5.flow v5.reasons rare."
+    names = "show dial subs alone reasons v5.flow v5.hello v5.reasons v5.walk rare."
     on_demand = tuple(f"flatmq.{name}" for name in names.split())
     for name in [name for name in sys.modules if name.startswith(on_demand)]:
         monkeypatch.delitem(sys.modules, name)
@@ -317,6 +317,26 @@ def test_a_connection_that_cannot_be_made_is_tried_again(short: set[str], make: 
             break
         bench.pass_time(500)
     assert bench.client.state == "greeting"
+
+
+@pytest.mark.parametrize("modules", [{"connack"}, {"walk"}])
+def test_connack_of_mqtt_5_is_handled_once_there_is_memory(
+    modules: set[str], clock: Clock, short: set[str]
+) -> None:
+    bench = VersionBench(clock, 5)
+    pid = bench.client.publish(b"t", b"kept", 1)
+    bench.client.unanswered = 0  # as with version=None: memory says nothing about the version
+    bench.greet()
+    short |= modules
+    for _ in range(3):
+        bench.feed_bytes(build.connack(0, 0, LIMITS))
+        assert (bench.client.connected, bench.client.error.kind) == (False, "resource")
+        bench.pass_time(100_000)
+        bench.greet()
+    short.clear()
+    bench.feed_bytes(build.connack(0, 0, LIMITS))
+    assert (bench.client.connected, bench.client.level) == (True, 5)
+    assert [(p.payload, p.pid) for p in bench.published()] == [(b"kept", pid)]
 
 
 def _sent(bench: Bench5) -> list[tuple[bytes, int, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import Client
-from .message import Message, claim
+from .message import Message
 from .rare.pieces import Pieces
 from .v5 import Client5
 from .v5.pieces import Pieces as Pieces5
@@ -46,7 +46,8 @@ def take_in_bulk(
     client.bulk = take
     client.received = _Identifiers(client.incoming)
     client.link = _Link(client.link, reads)
-    claim(client)
+    if client.message is None:
+        Message(client.rx, client)
     (_Pieces5 if isinstance(client, Client5) else _Pieces)(client)
 
 

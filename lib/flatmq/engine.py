@@ -297,14 +297,17 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             what = _SHORT
                             break
                         if not routes:
-                            m = load("message", "").claim(c)
+                            if c.message is None:
+                                load("message", "").Message(rx, c)
+                            m = c.message
                             names = c.names
                             routes = c.routes
+                        m.t = t
                         i = last
                         while find(names[i], t, e) != t:
                             i = i + 1 & _NAMES - 1
                             if i == last:
-                                i = m.route(t, e)
+                                i = m.route(e)
                                 break
                         last = i & _NAMES - 1
                         h = routes[i]
@@ -321,7 +324,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if waits or what:
                                 break
                         m.first = first
-                        m.t = t
                         m.end = end
                         p = e
                         if five:

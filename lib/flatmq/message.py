@@ -72,13 +72,17 @@ class Message(Shown):
         self.t = self.at = self.end = 0
         self.offset = 0
         self.size = 0  # of the payload in bytes, if the message is larger than the buffer
+        if client is not None:
+            client.message = self
+            client.names = [NEVER] * _NAMES
+            client.routes = [None] * (_NAMES + 1)  # the last: of a name that is not remembered
 
     def __len__(self) -> int:
         return self.end - self.at
 
     def __getitem__(self, index: int) -> int:
         if not 0 <= index < self.end - self.at:
-            raise IndexError(f"payload: index {index} of {self.end - self.at} bytes")
+            load("checks").index(index, self.end - self.at)
         return self.buf[self.at + index]
 
     def __getattr__(self, name: str) -> "Any":
@@ -96,22 +100,23 @@ class Message(Shown):
             return bytes(self.buf[at : at + (self.buf[at - 2] << 8 | self.buf[at - 1])])
         return load("reading").get(self, name)
 
-    def route(self, t: int, e: int) -> int:
-        """Find the handler for the topic name whose length is at `t`, and remember it.
+    def route(self, e: int) -> int:
+        """Find the handler for the topic name, which ends at `e`, and remember it.
 
         Returns its place in `routes` of the client, which has False there if the name is not
         valid.
         """
         global several
         c = self.client
+        t = self.t
         if not is_name(c.rx, t + 2, e):
             c.routes[_NAMES] = False
             return _NAMES
-        i = search(c, 0, t, e)
+        i = search(c, 0, e)
         found = None
         if i >= 0:
             found = c.subscriptions[i].handler
-        if c.limit or (i >= 0 and search(c, i + 1, t, e) >= 0):
+        if c.limit or (i >= 0 and search(c, i + 1, e) >= 0):
             if several is None:
                 several = load("several").several
             found = several
@@ -153,6 +158,8 @@ class Subscription(Shown):
     strikes: int  # how often the broker has closed the connection on it,
     pause: int  # ms online after which it is tried again,
     due: int  # and when that is
+    identifier: int  # in MQTT 5,
+    head: bytes  # and the properties of its SUBSCRIBE
 
     def match(self, buf: bytearray, t: int, end: int) -> bool:
         """Return whether the topic name in `buf` from `t` to `end` matches one of the filters."""
@@ -166,27 +173,21 @@ class Subscription(Shown):
         return False
 
 
-def claim(c: "Client") -> Message:
-    """Return the message of a client, and claim memory for it at first."""
-    if c.message is None:
-        c.message = Message(c.rx, c)
-        c.names = [NEVER] * _NAMES
-        c.routes = [None] * (_NAMES + 1)  # the last one is for a name that is not remembered
-    return c.message
-
-
-def search(c: "Client", index: int, t: int, e: int, chunks: bool = False) -> int:
+def search(c: "Client", index: int, e: int, chunks: bool = False) -> int:
     """Return the first subscription, from `index` on, that matches the topic name, else -1.
 
-    The length of the name is at `t` in the receive buffer, and it ends at `e`. With `chunks`, only
-    subscriptions that take messages in pieces are looked at. With `bulk`, all messages are left
-    to `on_message`.
+    The name of the message ends at `e` in the receive buffer. With `chunks`, only subscriptions
+    that take messages in pieces are looked at. With `bulk`, all messages are left to `on_message`.
     """
     if c.bulk is not None:
         return -1
     while index < len(c.subscriptions):
         s = c.subscriptions[index]
-        if s.handler is not None and (s.chunks or not chunks) and s.match(c.rx, t + 2, e):
+        if (
+            s.handler is not None
+            and (s.chunks or not chunks)
+            and s.match(c.rx, c.message.t + 2, e)
+        ):
             return index
         index += 1
     return -1

@@ -41,6 +41,7 @@ authenticate v5.auth
 disconnect v5.leaving
 publish_from v5.sending
 request v5.replies
+server v5.server
 set_credentials v5.saying
 set_will v5.saying
 subscribe v5.subscribing
@@ -63,6 +64,10 @@ def get(c: "Client", name: str) -> "Any":
         setattr(type(c), name, getattr(load(module, ""), name))
         return getattr(c, name)
 
+    if name == "server":  # an attribute, with the names of what the client has in a list
+        setattr(c, name, load(module, "").Server(c))
+        return getattr(c, name)
+
     def run(*a, **values):
         try:
             return getattr(load(module, ""), name)(c, *a, **values)
@@ -83,4 +88,5 @@ if not MICROPYTHON:
     def install(kind: "Any", five: bool = False) -> None:
         """Add all methods to the class."""
         for name, module in modules(five).items():
-            setattr(kind, name, getattr(load(module, ""), name))
+            if name != "server":  # which `v5.setup` makes
+                setattr(kind, name, getattr(load(module, ""), name))

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 def show(thing: "Any") -> str:
     """Return the repr of an object."""
     kind = type(thing).__name__
-    if kind == "Shown":  # see `setup` and `v5.setup`
-        kind = "Stats" if hasattr(thing, "losses") else "Server"
+    if kind == "Shown":  # see `setup`
+        kind = "Stats"
     how = {
         "Client": _client,
         "Client5": _client,
@@ -23,7 +23,7 @@ def show(thing: "Any") -> str:
 
 
 def _numbers(thing):
-    names = [name for name in dir(thing) if name[0] != "_"]
+    names = getattr(thing, "names", None) or [name for name in dir(thing) if name[0] != "_"]
     values = [(name, getattr(thing, name)) for name in names]
     return " ".join([f"{name}={value}" for name, value in values if value.__class__ is int])
 

@@ -7,14 +7,11 @@ The client does not import this module. The links are in `stream_tls_board` and,
 `stream_tls_cpython`.
 """
 
-from .port import MICROPYTHON, const
+from .port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
-
-_DATA = (str, bytes, bytearray, memoryview)
-SPARE = const(4096)  # bytes; see stream_tls_reserve
 
 
 class TLS:
@@ -48,35 +45,12 @@ class TLS:
         insecure: bool = False,
         reserve: "bool | int | None" = None,
     ) -> None:
-        if not (ca or pin or insecure):
-            raise ValueError(
-                "TLS needs ca, the certificate of the authority that signed the broker's, or pin, "
-                "the SHA-256 of the broker's public key (insecure=True verifies nothing)"
-            )
-        if insecure and (ca or pin):
-            raise ValueError("insecure must be False with ca or pin, not True")
-        if bool(cert) != bool(key):
-            raise ValueError("cert and key must be given together, not one of them")
-        for name, value in (("ca", ca), ("cert", cert), ("key", key)):
-            if value and not isinstance(value, _DATA):
-                kind = type(value).__name__  # a key is not shown
-                raise TypeError(f"{name} must be bytes or the path of a file, not {kind}")
-        if not isinstance(server_hostname or "", str):
-            raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
-        if reserve not in (None, False, True) and (
-            not isinstance(reserve, int) or reserve < SPARE
-        ):
-            raise ValueError(f"reserve must be a bool or at least 4096 bytes, not {reserve!r}")
         self.ca = ca
         self.cert = cert
         self.key = key
-        self.pins: tuple[bytes, ...] = ()
         self.server_hostname = server_hostname
         self.reserve = reserve
-        if pin:
-            from .stream_tls_pin import digests
-
-            self.pins = digests(pin)
+        self.pins: tuple[bytes, ...] = load("stream_tls_settings", "").check(self, pin, insecure)
 
     def link(self, host: str, port: int) -> "Any":
         """Return a link to a broker, as described in `stream_tcp`.
@@ -89,11 +63,3 @@ class TLS:
         else:
             from .stream_tls_cpython import Link
         return Link(self, host, port)
-
-
-def contents(what: "Any") -> bytes:
-    """Return a certificate or a key as bytes. OSError if the file cannot be read."""
-    if not isinstance(what, str):
-        return bytes(what) if what.__class__ is not bytes else what
-    with open(what, "rb") as file:
-        return file.read()

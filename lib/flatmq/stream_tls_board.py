@@ -7,13 +7,9 @@ accepts CONNECT when it is done.
 """
 
 import select
-import sys
 
-import tls
-
-from .port import const
+from .port import const, drop, load
 from .stream_tcp import TCP
-from .stream_tls import SPARE, contents
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -23,8 +19,6 @@ if TYPE_CHECKING:
     from .stream_tls import TLS
 
 _SHAKING_MS = const(100)  # most ms until the handshake is continued
-# Ports on which Mbed TLS has a heap of its own.
-_OWN_HEAP = const(("esp32", "linux", "darwin", "win32", "webassembly"))
 
 
 class Link(TCP):
@@ -42,29 +36,14 @@ class Link(TCP):
         self._context = context
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
-        self._pins = settings.pins
-        self._digest_of: Any = None
-        if self._pins:
-            from .stream_tls_pin import digest_of
-
-            self._digest_of = digest_of
-        elif settings.ca and (":" in self._name or self._name.replace(".", "").isdigit()):
-            from .stream_tls_address import expected
-
-            self._digest_of, self._pins = expected(self._name)
+        self._digest_of, self._pins, self._reserve = load("stream_tls_settings", "").kept(
+            settings, self._name
+        )
         self._digest: bytes | None = None  # of the broker's key, or its address
         self._certified = False  # the broker has sent a certificate
         self._tls: Any = None
         self._ready: Any = None
         self._events = 0
-        self._reserve: Any = None
-        n = settings.reserve
-        if n is None:
-            n = sys.platform not in _OWN_HEAP
-        if n:
-            from .stream_tls_reserve import Reserve
-
-            self._reserve = Reserve(SPARE if n is True else n)
 
     def accepted(self) -> None:
         """Hold memory for the next handshake: the broker has accepted the connection."""
@@ -73,22 +52,6 @@ class Link(TCP):
                 self._reserve.hold(True)
             except MemoryError:
                 pass  # there is not even room for the call: the next connection tries without
-
-    def _load(self):
-        s = self._settings
-        context: Any = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
-        # CERT_OPTIONAL: without an authority the certificate is still passed to `_verify`.
-        context.verify_mode = tls.CERT_REQUIRED if s.ca else tls.CERT_OPTIONAL
-        context.verify_callback = self._verify
-        if s.ca:
-            self.stage = "ca"
-            context.load_verify_locations(contents(s.ca))
-        if s.cert:
-            self.stage = "cert"
-            context.load_cert_chain(contents(s.cert), contents(s.key))
-        self.stage = ""
-        self._context = context
-        self._settings = None
 
     def _verify(self, der, depth):
         """Return 0, or -1 if the broker's public key is not pinned or it has another address."""
@@ -108,7 +71,11 @@ class Link(TCP):
         self._certified = False
         self._digest = None
         if not self._context:
-            self._load()
+            self._context = load("stream_tls_settings", "").context(
+                self._settings, self, self._verify
+            )
+            self._settings = None
+            drop("stream_tls_settings")
         if self._reserve:
             self._reserve.hold(False)
         super().connect()
@@ -159,7 +126,6 @@ class Link(TCP):
         """Return the fault of TLS that caused `error`, None if TLS was not the cause."""
         if not self.stage:
             return None
-        from .port import drop
         from .stream_tls_errors import of_board
 
         found = of_board(

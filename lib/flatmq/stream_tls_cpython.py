@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import MQTTError, stream_cpython
 from .stream_cpython import TCP
-from .stream_tls import contents
 from .stream_tls_errors import failure
 from .stream_tls_pin import digest_of, text
+from .stream_tls_settings import contents
 
 if TYPE_CHECKING:
     from .stream_tls import TLS

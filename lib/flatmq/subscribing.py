@@ -1,7 +1,7 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
 from . import message
-from .message import NEVER, Subscription, claim
+from .message import NEVER, Message, Subscription
 from .port import const, drop, load
 
 TYPE_CHECKING = const(0)
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import Client
-    from .message import Message
 
 
 def subscribe(
@@ -98,7 +97,8 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
     Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
     """
-    claim(c)
+    if c.message is None:
+        Message(c.rx, c)
     for i in range(len(c.subscriptions), 0, -1):
         if c.subscriptions[i - 1] not in kept:
             c.done -= i <= c.done

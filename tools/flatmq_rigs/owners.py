@@ -30,7 +30,7 @@ WRITERS: dict[str, set[str]] = {
     "alone": {"dial", "alone", "rare/connecting", "v5/packets", "v5/flow"},
     "large": {"rare/parts", "v5/passing", "v5/sending"},
     # The message that is published
-    "topic": {*PUBLISH, "v5/alias", "v5/packets"},
+    "topic": {*PUBLISH, "v5/alias", "v5/connack"},
     "head qos": {"__init__", "v5/alias"},
     # The connection
     "state": {"__init__", "engine", "dial"},
@@ -43,7 +43,7 @@ WRITERS: dict[str, set[str]] = {
     "leaving": {"__init__", "dial", "rare/connecting"},
     "quiet": {"rare/connecting"},
     "asked": {"engine", "dial", "waiting"},
-    "interval tick": {"rare/saying", "v5/packets"},
+    "interval tick": {"rare/saying", "v5/connack"},
     "hello": {"dial", "rare/saying", "v5/hello", "v5/fallback"},
     "password": {"rare/saying", "v5/saying", "v5/fallback"},
     "link": {"rare/saying", "bulk_cpython", "umqtt_rare"},

@@ -192,9 +192,10 @@ class Updates:
     def _begin(self, source, text):
         """Handle a manifest: begin the update, or say why not."""
         about = crc32(text)
-        if about == self._seen[source]:
+        seen = self._seen
+        if about == seen[source]:
             return
-        self._seen[source] = about
+        seen[source] = about
         if not text:
             if self._from == source:
                 self.stop()
@@ -210,12 +211,14 @@ class Updates:
             collect()
             return
         except MemoryError:
-            self._seen[source] = 0
+            seen[source] = 0
             return
-        if said is None or (self._work and said["counter"] <= self._counter):
+        if not said or (self._work and said["counter"] <= self._counter):
             return
         self.stop()
-        self._from, self._counter, self._about = source, said["counter"], about
+        self._from = source
+        self._counter = said["counter"]
+        self._about = about
         self.to = said["version"]
         self._work = work(self, said)
 

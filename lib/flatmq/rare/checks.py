@@ -33,6 +33,11 @@ def properties(value: "Any") -> None:
     raise ValueError("properties must not have will_delay: only a will has it")
 
 
+def index(index: int, size: int) -> None:
+    """Raise IndexError for a byte that a payload has not."""
+    raise IndexError(f"payload: index {index} of {size} bytes")
+
+
 def name(topic: "Any") -> bytes:
     """Return a topic name as bytes. TypeError or ValueError if it is not one."""
     return field("topic name", topic, is_name)

@@ -5,7 +5,7 @@ Loaded with the first such message, and kept.
 
 from .. import is_name
 from ..engine import HOLD
-from ..message import claim, search
+from ..message import Message, search
 from ..port import const, load
 from .several import several
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .. import Client
-    from ..message import Message
 
 _QOS_3 = const(20)
 _ID_0 = const(22)
@@ -29,10 +28,13 @@ class Pieces:
     def __init__(self, client: "Client") -> None:
         self.client = client
         client.pieces = self
-        self.message = claim(client)
+        if client.message is None:
+            Message(client.rx, client)
+        self.message = client.message
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
         self.blind = False  # no handler may get it
+        self.search = search  # finds those that may
 
     def start(self, at: int, have: int, t: int, end: int) -> int:
         """Begin with a packet that is larger than the buffer, which has it from `at` to `have`.
@@ -120,9 +122,9 @@ class Pieces:
         self.taken = False  # a handler may have ended its subscription since the last piece
         if self.blind:
             return None
-        if c.limit or search(c, 0, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
+        if c.limit or self.search(c, 0, 2 + (m.buf[0] << 8 | m.buf[1]), True) >= 0:
             self.taken = True
-            return several(m, True)
+            return several(m, True, self.search)
         if c.on_message is not None and c.chunks:
             self.taken = True
             return c.on_message(m)

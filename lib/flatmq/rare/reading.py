@@ -1,6 +1,6 @@
 """The parts of a message besides payload, topic and flags. Loaded with the first use."""
 
-from ..port import MICROPYTHON, const
+from ..port import MICROPYTHON, const, load
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ def get(m: "Message", name: str) -> "Any":
         return m.buf[at] << 8 | m.buf[at + 1] if m.first & 6 else 0
     if name == "total":
         return m.size or m.end - m.at
+    if name == "properties" and hasattr(type(m.client), "carry"):  # MQTT 5, before there were any
+        load("carry", "v5.").begin(m.client)
+        return m.properties
     if name == "last":
         return m.size == 0 or m.offset + m.end - m.at == m.size
     if name not in _NAMES:

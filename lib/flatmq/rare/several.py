@@ -6,18 +6,23 @@ from ..port import const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..message import Message
 
 
-def several(m: "Message", chunks: bool = False) -> "object | None":
-    """Call all handlers of a message, each once, even if one of them raises or holds."""
+def several(m: "Message", chunks: bool = False, find: "Any" = search) -> "object | None":
+    """Call all handlers of a message, each once, even if one of them raises or holds.
+
+    `find` finds them, as `message.search` does.
+    """
     c = m.client
     e = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
     if not c.limit:
         c.limit = len(c.subscriptions)  # a handler may add others, for the next message
         c.found = False
     while True:
-        c.done = search(c, c.done, m.t, e, chunks)  # where to continue if this handler raises
+        c.done = find(c, c.done, e, chunks)  # where to continue if this handler raises
         if not 0 <= c.done < c.limit:
             break
         s = c.subscriptions[c.done]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import saying as greeting_with
     from . import sending as large
     from . import subscribing as asking
-    from .setup import Server
+    from .server import Server
     from .walk import View
 
 
@@ -62,6 +62,7 @@ class Client5(Client):
 
     level: int  # 5, or 4 after falling back
     server: "Server"  # what the last CONNACK said
+    offers: "list[Any]"  # the same, in their order
     properties: "Any"  # the properties last passed to publish
     block: bytes  # the same encoded, with their length in front
     high: int  # where the packet identifier goes in `head`: a negative index, as `block` follows
@@ -74,9 +75,9 @@ class Client5(Client):
     aliases: int  # topic aliases in use on this connection
     numbered: int  # the subscription identifier assigned last
     blocks: "Any"  # the properties of the last messages with the names in `names`
-    owners: "list[Any]"  # the handlers that `blocks` name; False if they name none
-    tagged: bool  # the identifiers of a message decide who gets it
-    said: "View"  # the properties of the packet being handled
+    owners: "Any"  # the handlers that `blocks` name; False if they name none. The last is
+    # for a message with faulty properties
+    said: "View | None"  # the properties of the packet being handled, once there were any
     replies: "Any"  # Replies, after the first request
     response_topic: "bytes | None"
     most_requests: int

@@ -14,6 +14,9 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_TOPIC_ALIAS_MAXIMUM = const(4)
+
 _ALIAS = const(0x23)
 
 
@@ -71,7 +74,7 @@ class Alias:
         if self._numbered == c.stats.connects:
             return True
         n = c.aliases + 1
-        if n > c.server.topic_alias_maximum:
+        if n > c.offers[_TOPIC_ALIAS_MAXIMUM]:
             return False
         c.aliases = n
         self._numbered = c.stats.connects

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_MAXIMUM_PACKET_SIZE = const(3)
+
 _CONTINUE = const(0x18)
 _AGAIN = const(0x19)
 _CODE = const(47)
@@ -38,7 +41,7 @@ def _packet(c, reason, data):
     head = bytearray(5)
     head[0] = 0xF0
     packet = head[: put_length(head, 1, len(body))] + body
-    most = c.server.maximum_packet_size
+    most = c.offers[_MAXIMUM_PACKET_SIZE]
     if c.connected and 0 < most < len(packet):
         raise ValueError(f"AUTH must be at most {most} bytes, not {len(packet)}")
     return packet
@@ -74,9 +77,10 @@ def _answer(c, code):
     if code >= 0 and code != _CONTINUE and (code or not c.connected):
         return _CODE | code << 9
     name = c.auth[0].encode() if isinstance(c.auth[0], str) else c.auth[0]
-    if c.said.get(0x15) != name:
+    said = c.said
+    if not said or said.get(0x15) != name:
         return _METHOD
-    data = c.said.get(0x16)
+    data = said.get(0x16)
     if data is None and code != _CONTINUE:
         return None
     try:

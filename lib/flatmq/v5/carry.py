@@ -13,6 +13,7 @@ from builtins import len
 
 from .. import message
 from ..port import const, load
+from . import walk
 from .walk import number
 
 TYPE_CHECKING = const(0)
@@ -27,6 +28,7 @@ _IDENTIFIER = const(0x0B)
 _ALIAS = const(0x23)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _NAMES = const(8)  # see route
+walk.held = True
 faulty: "Any" = None  # faulty.taken, once it has been needed
 _CHOSEN = const(9)  # the place in `routes` of the handler that identifiers name
 
@@ -55,6 +57,8 @@ def route(c: "Client5", e: int, end: int, i: int) -> int:
 def new(c, e, end, i):
     """Handle properties that differ from those of the last message with this topic name."""
     global faulty
+    if c.owners is None:
+        begin(c)
     n = c.message.properties.read(e, end, _PUBLISH)
     if n > 0 and c.rx.find(b"\x23", e, n) >= 0 and c.message.properties.find(_ALIAS):
         n = -_NO_ALIAS
@@ -71,6 +75,13 @@ def new(c, e, end, i):
         return i
     c.routes[_CHOSEN] = end
     return _CHOSEN
+
+
+def begin(c: "Client5") -> None:
+    """Claim memory for the properties of messages."""
+    c.message.properties = walk.View(c.rx, c.message)
+    c.routes.append(None)
+    c.owners = [None] * 9
 
 
 def _remember(c, i, e, n):
@@ -93,50 +104,36 @@ def choose(c: "Client5", e: int, n: int) -> "Any":
     if c.rx.find(b"\x0b", e, n) < 0 or c.bulk is not None or not _decides(c, m.properties):
         return False
     n = m.t + 2 + (m.buf[m.t] << 8 | m.buf[m.t + 1])
-    c.tagged = True
-    e = -1 if c.limit else message.search(c, 0, m.t, n)
-    found = None
-    if c.limit or (e >= 0 and message.search(c, e + 1, m.t, n) >= 0):
-        found = tagged
+    e = -1 if c.limit else search(c, 0, n)
+    if c.limit or (e >= 0 and search(c, e + 1, n) >= 0):
         if message.several is None:
             message.several = load("several").several
-    elif e >= 0:
-        found = c.subscriptions[e].handler
-    c.tagged = False
-    return found
+        return tagged
+    return c.subscriptions[e].handler if e >= 0 else None
 
 
 def tagged(m: "Message") -> "object | None":
     """Call the handlers that the identifiers of a message name."""
-    c = m.client
-    c.tagged = True
-    try:
-        return message.several(m)
-    finally:
-        c.tagged = False
+    return message.several(m, False, search)
 
 
-class Subscription(message.Subscription):
-    """A subscription with an identifier: see `message`."""
+def search(c: "Any", index: int, e: int, chunks: bool = False) -> int:
+    """Return the first subscription, from `index` on, that an identifier names: see `message`."""
+    while True:
+        index = message.search(c, index, e, chunks)
+        if index < 0 or _has(c.message.properties, c.subscriptions[index].identifier):
+            return index
+        index += 1
 
-    identifier = 0
-    head = b"\0"  # its properties
-    client: "Any" = None
 
-    def match(self, buf: bytearray, t: int, end: int) -> bool:
-        """Return whether it gets the message with this topic name."""
-        if self.client.tagged and self._lacks(self.client.message.properties):
-            return False
-        return message.Subscription.match(self, buf, t, end)
-
-    def _lacks(self, p):
-        """Return whether the message does not have its identifier."""
-        at = 0
-        while p.find(_IDENTIFIER, at):
-            if number(p.buf, p.at, p.end) >> 2 == self.identifier:
-                return False
-            at = p.end
-        return True
+def _has(p, identifier):
+    """Return whether the properties of a message have this subscription identifier."""
+    at = 0
+    while p.find(_IDENTIFIER, at):
+        if number(p.buf, p.at, p.end) >> 2 == identifier:
+            return True
+        at = p.end
+    return False
 
 
 def _decides(c, p):

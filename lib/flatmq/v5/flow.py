@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ..message import Subscription
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_RETAIN = const(2)
+_MAXIMUM_PACKET_SIZE = const(3)
+
 _LONGEST = const(600000)  # ms until a request that is too large is looked at again
 _TOO_LARGE = const(b"\x95")
 
@@ -105,10 +109,10 @@ def admit(c: "Client5", same: bool) -> None:
 
 def refused(c: "Client5", first: int, size: int) -> str:
     """Return why the broker does not take a PUBLISH with first byte `first`; "" if it does."""
-    most = c.server.maximum_packet_size
+    most = c.offers[_MAXIMUM_PACKET_SIZE]
     if first >> 1 & 3 > c.max_qos:
         return f"the broker takes no QoS above {c.max_qos}"
-    if first & 1 and not c.server.retain:
+    if first & 1 and not c.offers[_RETAIN]:
         return "the broker takes no retained messages"
     if most and size > most:
         return f"the broker takes packets of at most {most} bytes"
@@ -159,7 +163,7 @@ def puts_off(c: "Client5", r: "Subscription", block: bytes) -> bool:
 
     It waits for a CONNACK with a larger limit.
     """
-    most = c.server.maximum_packet_size
+    most = c.offers[_MAXIMUM_PACKET_SIZE]
     if size_of(r, block) <= most:
         return False
     r.id = 0

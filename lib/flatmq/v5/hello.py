@@ -1,6 +1,6 @@
 """Build CONNECT (MQTT 5 section 3.1). Loaded for one call."""
 
-from ..port import const, drop, load
+from ..port import const, load
 from ..wire import field, get_length, put_length
 
 TYPE_CHECKING = const(0)
@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-
-_NAMED = const(54)
+_NAMED = const(54)  # a rule: see `v5.reasons`
 
 
 def connect(
@@ -121,7 +120,6 @@ def rename(c: "Client5", name: bytes) -> int:
     client_id, user, password, will = parts_of(c)
     if not client_id:
         connect(c, name, user, password, will)
-    drop("hello", "wire")
     return _NAMED if client_id else 0
 
 

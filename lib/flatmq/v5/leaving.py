@@ -7,6 +7,9 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_MAXIMUM_PACKET_SIZE = const(3)
+
 _WITH_WILL = const(4)  # the reason code of a DISCONNECT after which the will is published
 
 
@@ -27,7 +30,7 @@ def disconnect(
             number("session_expiry of a client that was made with 0", session_expiry, 0, 0)
         data = block({"session_expiry": session_expiry}) if session_expiry is not None else b""
         packet = bytes((0xE0, 1 + len(data), _WITH_WILL if with_will else 0)) + data
-        most = self.server.maximum_packet_size
+        most = self.offers[_MAXIMUM_PACKET_SIZE]
         if self.connected and 0 < most < len(packet):
             raise ValueError(f"DISCONNECT must be at most {most} bytes, not {len(packet)}")
     return load("connecting").leave(self, timeout_ms, packet)

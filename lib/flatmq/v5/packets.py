@@ -1,10 +1,11 @@
-"""The packets of MQTT 5 other than PUBLISH, and the limits of the broker. Kept while online.
+"""The packets of MQTT 5 other than PUBLISH, and the limits of the broker.
 
 The core calls the functions of this module: it is `client.five`.
 """
 
 from .. import port
-from ..port import const, load, ticks_add
+from ..engine import NO_MEMORY
+from ..port import const, drop, load, ticks_add
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -12,27 +13,22 @@ if TYPE_CHECKING:
 
     from . import Client5
 
-# Packets with properties: see walk.TABLE.
-_CONNACK = const(8)
-_ANSWER = const(32)
+# What the broker offers: see `v5.server`.
+_RECEIVE_MAXIMUM = const(0)
+_MAXIMUM_PACKET_SIZE = const(3)
+_IDENTIFIERS = const(9)
+
+_ANSWER = const(32)  # packets with properties: see walk.TABLE
 
 # The rules that a packet breaks, with their texts in `reasons` and `v5.reasons`.
 _ID_0 = const(22)
 _LENGTH = const(23)
 _TYPE = const(24)
-_SECOND = const(25)
-_FLAGS = const(26)
 _CODES = const(27)
 _PROPERTIES = const(40)
-_CODE = const(47)
-_PRESENT = const(48)
-_TOO_SMALL = const(49)
 _NOT_ASKED = const(51)
-_REFUSED = const(256)
 
 _TAKEN_OVER = const(0x8E)
-_OTHER_VERSION = const(0x84)
-_NEVER = const(268435455)  # ms, 3 days
 
 acks: "Any" = None  # the module, once it has been needed
 
@@ -61,7 +57,7 @@ def other(c: "Client5", first: int, t: int, end: int) -> "Any":
             acks = load("acks", "v5.")
         return acks.other(c, first, t, end)
     if first == 0x20:
-        return connect(c, t, end)
+        return greeted(c, t, end)
     if first == 0x90 or first == 0xB0:
         return granted(c, first, t, end)
     if first == 0xE0:
@@ -77,13 +73,34 @@ def properties(c: "Client5", at: int, end: int, packet: int) -> int:
     Their length is at `at`; there are none if that is not before `end`. `packet` is its bit in
     walk.TABLE. Returns the rule that they break, else 0.
     """
-    c.said.start = c.said.stop = 0
     if at >= end:
+        if c.said:
+            c.said.start = c.said.stop = 0
         return 0
-    at = c.said.read(at, end, packet)
+    at = view(c).read(at, end, packet)
     if at < 0:
         return -at
     return _PROPERTIES if at < end else 0
+
+
+def greeted(c: "Client5", t: int, end: int) -> "Any":
+    """Handle CONNACK."""
+    try:
+        what = load("connack", "v5.").accepted(c, t, end)
+    except MemoryError:
+        return NO_MEMORY  # the next connection tries it again
+    if c.release:
+        drop("connack")
+    return what
+
+
+def view(c: "Client5") -> "Any":
+    """Return what reads the properties of packets. It is loaded for the first ones, and kept."""
+    if c.said is None:
+        walk = load("walk", "v5.")
+        walk.held = True
+        c.said = walk.View(c.rx)
+    return c.said
 
 
 def settle(c: "Client5", pid: int) -> None:
@@ -100,7 +117,7 @@ def granted(c, first, t, end):
         return _LENGTH
     if not rx[t] and not rx[t + 1]:
         return _ID_0
-    at = c.said.read(t + 2, end, _ANSWER)
+    at = view(c).read(t + 2, end, _ANSWER) if rx[t + 2] else t + 3
     if at < 0:
         return -at
     if at == end:
@@ -113,81 +130,7 @@ def granted(c, first, t, end):
     return (c.subs or load("subs", "")).other(c, first, at - 2, end)
 
 
-# CONNACK and the limits in it
-
-
-def connect(c, t, end):
-    """Handle CONNACK (section 3.2). Returns the rule that it breaks, else None."""
-    flags = c.rx[t]
-    code = c.rx[t + 1]
-    if c.connected:
-        return _SECOND
-    if end - t < 2 or (end - t == 2 and not code):
-        return _LENGTH
-    # A broker that speaks only 3.1.1 answers with a 3.1.1 CONNACK, of two bytes.
-    what = properties(c, t + 2, end, _CONNACK)
-    if what:
-        return what
-    if 0 < code < 128 and end - t > 2:
-        return _CODE | code << 9
-    if flags > 1:
-        return _FLAGS
-    if flags and (code or c.clean):
-        return _PRESENT
-    server = c.server
-    said = c.said
-    server.reference = said.get(0x1C)
-    server.reason = said.get(0x1F)
-    if code:
-        if c.unanswered is not None and (code == _OTHER_VERSION or code == 1):
-            c.unanswered = 2
-        return _REFUSED | code
-    if said.get(0x27, 4) < 4:
-        return _TOO_SMALL  # for PUBACK
-    if c.auth:
-        what = load("auth", "v5.").accepted(c)
-        if what:
-            return what
-    if said.find(0x12):
-        what = load("hello", "v5.").rename(c, said.get(0x12))
-        if what:
-            return what
-    limits(c)
-    c.unanswered = None  # the broker speaks MQTT 5
-    n = server.keep_alive if server.keep_alive >= 0 else c.keepalive
-    c.interval = n * 750 or _NEVER
-    c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
-    c.strict = not server.retain or 0 < server.maximum_packet_size < c.room
-    c.max_qos = min(c.own_qos, server.max_qos)
-    c.topic = c  # its QoS may be too high now
-    c.owed[:] = []
-    for r in c.requests:
-        if not r.strikes:
-            r.pause = 0  # the broker may take it now: see `flow`
-    if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
-        load("flow", "v5.").admit(c, flags == 1 and c.trusted)
-    c.aliases = 0  # they end with their connection
-    load("dial", "").other(c, 0x20, t, t + 2)
-    allot(c)
-    return None
-
-
-def limits(c: "Client5") -> None:
-    """Let `server` have the limits and features in CONNACK, or what applies without them."""
-    server = c.server
-    get = c.said.get
-    server.receive_maximum = get(0x21, 65535)
-    server.max_qos = get(0x24, 2)
-    server.retain = get(0x25, 1)
-    server.maximum_packet_size = get(0x27, 0)
-    server.topic_alias_maximum = get(0x22, 0)
-    server.client_id = get(0x12, server.client_id)  # stays if there is none
-    server.keep_alive = get(0x13, -1)
-    server.session_expiry = get(0x11, -1)
-    server.wildcards = get(0x28, 1)
-    server.identifiers = get(0x29, 1)
-    server.shared = get(0x2A, 1)
-    server.response_information = get(0x1A)
+# The limits of the broker
 
 
 def owe(c: "Client5", pid: int) -> None:
@@ -200,7 +143,7 @@ def owe(c: "Client5", pid: int) -> None:
 
 def allot(c: "Client5") -> None:
     """Set `inflight` to what is left of the broker's Receive Maximum (section 4.9)."""
-    n = c.server.receive_maximum - len(c.owed)
+    n = c.offers[_RECEIVE_MAXIMUM] - len(c.owed)
     if c.large and c.large.waits and c.large.pid:
         n -= 1
     if c.state == "online":
@@ -214,8 +157,8 @@ def block(c: "Client5", r: "Any") -> "bytes | None":
 
     It has an identifier if the broker supports any.
     """
-    data = r.head if r.handler is not None and c.server.identifiers else b"\0"
-    if c.server.maximum_packet_size and load("flow", "v5.").puts_off(c, r, data):
+    data = r.head if r.handler is not None and c.offers[_IDENTIFIERS] else b"\0"
+    if c.offers[_MAXIMUM_PACKET_SIZE] and load("flow", "v5.").puts_off(c, r, data):
         return None
     return data
 
@@ -234,7 +177,6 @@ def close(c: "Client5", error: "Any", began: int) -> None:
     If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
     """
     c.greeting = c.state == "greeting"
-    c.tagged = False
     c.inflight = c.slots
     if c.alone is c.flow:
         c.alone = None

@@ -5,9 +5,11 @@ not delivered. They are checked as they pass.
 """
 
 from ..engine import HOLD
+from ..message import search
 from ..port import const, load
 from ..rare.pieces import Pieces as Base
-from .carry import choose
+from .carry import begin, choose
+from .carry import search as tagged
 from .walk import number
 
 TYPE_CHECKING = const(0)
@@ -35,6 +37,8 @@ class Pieces(Base):
 
     def begin(self, at: int, have: int) -> "Any":
         """Begin with a packet larger than the buffer: see `rare.pieces.Pieces.begin`."""
+        if self.client.owners is None:
+            begin(self.client)
         self.walks = False
         self.faulty = False  # it is delivered without one of its properties
         if self.message.first & 0xF0 != 0x30:
@@ -67,13 +71,15 @@ class Pieces(Base):
         """Begin with a message whose properties are from `n` to `e`."""
         c = self.client
         m = self.message
+        self.search = search
         n = self._checked(n, m.end)
         self.keep(e)
         m.at = m.end = e
         if n > 0 and m.properties.find(0x23):
             n = -_NO_ALIAS
         if n > 0:
-            c.tagged = choose(c, 0, m.properties.stop) is not False
+            if choose(c, 0, m.properties.stop) is not False:
+                self.search = tagged
             return e
         m.size = 0
         return n
@@ -123,10 +129,7 @@ class Pieces(Base):
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.step`."""
         if self.walks and self._ends(at, end):
             return HOLD
-        at = Base.step(self, at, end, again)
-        if not self.message.size:
-            self.client.tagged = False
-        return at
+        return Base.step(self, at, end, again)
 
     def _ends(self, at, end):
         """Check what has come of the properties. Returns whether to wait here.

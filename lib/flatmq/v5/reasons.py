@@ -15,6 +15,10 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from . import Client5
 
+# What the broker offers: see `v5.server`.
+_REFERENCE = const(12)
+_REASON = const(13)
+
 _DISCONNECT = const(64)  # see walk.TABLE
 # Reason codes of DISCONNECT with which a broker may refuse a message or a topic filter.
 _ACCUSING = const(b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2")
@@ -92,7 +96,7 @@ def text(packet: str, code: int, client: "Client5 | None" = None) -> str:
     if code in _NAMES:
         said += f", {_NAMES[code]}"
     if client:
-        for more in (client.server.reason, client.server.reference):
+        for more in (client.offers[_REASON], client.offers[_REFERENCE]):
             if more:
                 said += f", {more.decode()}"
     return said
@@ -116,8 +120,9 @@ def other(c: "Client5", t: int, end: int) -> "MQTTError | int":
     what = c.five.properties(c, t + 1, end, _DISCONNECT)
     if what:
         return what
-    c.server.reference = c.said.get(0x1C)
-    c.server.reason = c.said.get(0x1F)
+    said = c.said
+    c.offers[_REFERENCE] = said and said.get(0x1C)
+    c.offers[_REASON] = said and said.get(0x1F)
     error = MQTTError("closed", text("DISCONNECT", code, c), code)
     if code in _ACCUSING:  # as if the peer had closed: what was sent last may be the cause
         error.errno = errno.ECONNRESET  # type: ignore[attr-defined]

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from . import Client5
 
 
+# What the broker offers: see `v5.server`.
+_RETAIN = const(2)
+_MAXIMUM_PACKET_SIZE = const(3)
+
+
 def publish_from(
     self: "Client5",
     topic: "bytes | str",
@@ -42,7 +47,7 @@ def publish_from(
             size = source.seek(0, 2)
         elif hasattr(source, "__len__") or isinstance(source, (bytes, bytearray, memoryview)):
             size = len(source)
-        if self.server.maximum_packet_size or not self.server.retain:
+        if self.offers[_MAXIMUM_PACKET_SIZE] or not self.offers[_RETAIN]:
             self.allow(len(name) + len(block) + size + (4 if qos else 2), retain)
     if qos and self.inflight < 1:  # messages dropped in flight take up all places
         return None

@@ -1,11 +1,10 @@
 """Check the arguments of an MQTT 5 client. Loaded for one call."""
 
 from .. import is_name
-from ..message import claim
-from ..port import MICROPYTHON, Shown, const, drop, load
+from ..message import Message
+from ..port import MICROPYTHON, const, drop, load
 from ..wire import field, number
 from . import packets
-from .walk import View
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -14,28 +13,6 @@ if TYPE_CHECKING:
     from . import Client5
 
 _FOREVER = const(0xFFFFFFFF)
-
-
-class Server(Shown):
-    """Limits and features of the broker (section 3.2.2.3).
-
-    Before the first CONNACK they have the values that apply if a broker does not mention them.
-    """
-
-    receive_maximum: int  # QoS 1 and 2 messages that may be in flight to it, 1 to 65,535
-    max_qos: int  # the highest QoS, 0 to 2
-    retain: int  # 1: it supports retained messages
-    maximum_packet_size: int  # bytes of the largest packet that it takes; 0: any
-    topic_alias_maximum: int  # the highest topic alias; 0: none allowed
-    client_id: "bytes | None"  # the client identifier that it assigned to a client without one
-    keep_alive: int  # seconds, to be used instead of the client's own; -1: not given
-    session_expiry: int  # seconds that it keeps the session after a connection; -1: as requested
-    wildcards: int  # 1: topic filters may have wildcards
-    identifiers: int  # 1: subscriptions may have an identifier
-    shared: int  # 1: it supports shared subscriptions
-    response_information: "bytes | None"  # how names of response topics may begin
-    reference: "bytes | None"  # another server to use, from CONNACK or DISCONNECT
-    reason: "bytes | None"  # why it refused or ended the connection, in its own words
 
 
 def new(args: tuple, values: dict) -> "Client5":
@@ -91,24 +68,22 @@ def make(
     c.unanswered = 0 if version is None else None
     c.response_topic = response_topic
     c.most_requests = requests
-    c.replies = c.properties = c.flow = c.blocks = None
+    c.replies = c.properties = c.flow = c.blocks = c.owners = c.said = None
+    c.offers = [None] * 14
+    load("connack", "v5.").limits(c.offers, lambda identifier, default=None: default)
+    if not MICROPYTHON:  # where a client has no __getattr__
+        c.server = load("server", "v5.").Server(c)
     c.block = b"\0"
     c.owed = []
-    c.owners = [None] * 9
-    c.strict = c.greeting = c.tagged = False
+    c.strict = c.greeting = False
     c.high = -3  # as `carry` sets it
     c.aliases = c.numbered = 0
     load("setup", "").make(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
         c.password = load("hello", "v5.").keep
-    c.said = View(c.rx)
-    server: Any = Shown() if MICROPYTHON else Server()  # on a board without a class of its own
-    c.server = server
-    server.client_id = server.reason = server.reference = None
-    packets.limits(c)
-    message = claim(c)
-    c.routes.append(None)
-    message.properties = View(c.rx, message)
+    if not MICROPYTHON:  # where a message has no __getattr__
+        Message(c.rx, c)
+        load("carry", "v5.").begin(c)
     c.slots = c.inflight
     c.own_qos = c.max_qos
     drop("setup", "hello", "wire")

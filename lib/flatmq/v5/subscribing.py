@@ -1,11 +1,10 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
-from ..message import NEVER
+from ..message import NEVER, Subscription
 from ..port import const, load
 from ..subscribing import encode, extend, fill, keep, replace, send
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
-from .carry import Subscription
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -14,6 +13,10 @@ if TYPE_CHECKING:
 
     from ..message import Message
     from . import Client5
+
+# What the broker offers: see `v5.server`.
+_MAXIMUM_PACKET_SIZE = const(3)
+_IDENTIFIERS = const(9)
 
 _IDENTIFIER = const(0x0B)
 
@@ -46,7 +49,8 @@ def subscribe(
     self.subs = load("subs", "")
     new: Any = Subscription()
     fill(new, checked, names, handler, qos, chunks)
-    new.client = self
+    new.identifier = 0
+    new.head = b"\0"
     if self.five:
         new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
         new.identifier = self.numbered + 1
@@ -75,9 +79,9 @@ def subscribe(
 
 def _allow(c, r):
     """Raise ValueError if a request is larger than the broker takes."""
-    most = c.server.maximum_packet_size
+    most = c.offers[_MAXIMUM_PACKET_SIZE]
     if most:
-        block = r.head if r.handler is not None and c.server.identifiers else b"\0"
+        block = r.head if r.handler is not None and c.offers[_IDENTIFIERS] else b"\0"
         n = load("flow", "v5.").size_of(r, block)
         if n > most:
             load("checks").packet(n, most, True)

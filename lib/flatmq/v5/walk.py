@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..message import Message
     from . import viewing
 
+held = False  # whether another module keeps this one: see `port.drop`
+
 # The types of values: the three lowest bits of TABLE.
 _FLAG = const(1)  # a byte that is 0 or 1
 _LONG = const(3)  # four bytes; 2 is two bytes
