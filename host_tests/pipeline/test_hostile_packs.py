@@ -7,16 +7,29 @@ import time
 from pathlib import Path
 
 import cbor2
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from flatmq_tools import senml, senml_cbor
+from flatmq_tools.pipeline import names
+from flatmq_tools.pipeline.delta import Delta
+from flatmq_tools.pipeline.delta_batches import BYTES, Reader
 from flatmq_tools.pipeline.jobs import measurements, parsing
+from flatmq_tools.pipeline.jobs.columns import STATUS
 from flatmq_tools.pipeline.jobs.health import Health
+from flatmq_tools.pipeline.jobs.limits import Bounds
+from flatmq_tools.pipeline.jobs.parsing import Reads
 from flatmq_tools.pipeline.report import from_raw
+from flatmq_tools.pipeline.state import taking
+from flatmq_tools.pipeline.state.taking import Task
+from flatmq_tools.pipeline.tables import BY_DAY
 from pipeline import fuzz_packs
 from pipeline.fuzz_packs import GOOD, said
+from pipeline.landed import count as count_of
+from pipeline.landed import land, read
 from pipeline.messages import Message, frame, reading
 
 TOPIC = b"dev/a/telemetry"
@@ -249,3 +262,42 @@ def test_every_job_and_the_report(spark: SparkSession) -> None:
     assert rows["far"].lost == 2 * (LARGEST - 2)
     shown = from_raw.of_messages(table)
     assert sum(each.messages for each in shown.dead) == len(bad)
+
+
+def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
+    """As a run does it, from the table raw into the others; and then a part is a copy."""
+    count = 3000
+    source = fuzz_packs.documents(5)
+    documents = [next(source)[1] for _ in range(count)]
+    topics = [names.text(topic) for topic, _ in documents]
+    land(
+        tmp_path,
+        [Message(t, p, n) for n, (t, (_, p)) in enumerate(zip(topics, documents, strict=True))],
+    )
+    tables = {name: Delta(tmp_path / name, by_day=BY_DAY[name]) for name in taking.SCHEMAS}
+    files = {name: table.writing(taking.SCHEMAS[name]) for name, table in tables.items()}
+    task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), STATUS, files)
+    reader = Reader(f"{tmp_path}/raw", count, BYTES, None)
+    start = reader.initialOffset()
+    [part] = reader.partitions(start, reader.latestOffset(start))
+    units = [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]
+    found = taking.take(task, units)
+    dead = {row.offset for row in found.came.dead}
+    assert dead | {*found.keys["offset"].to_pylist()} == set(range(count))
+    assert not dead & {*found.keys["offset"].to_pylist()}
+    assert found.came.messages.sum() == count
+    copies = np.arange(len(found.keys)) % 3 == 0
+    for fix in taking.fixes(found, copies, found.keys["boot"]):
+        right = taking.fixed(tables[fix.table].folder, files[fix.table], fix)
+        kept = [file for file in found.files[fix.table] if file.path != fix.path]
+        found.files[fix.table] = [*kept, *right]
+    for name, table in tables.items():
+        table.commit(found.files[name], taking.SCHEMAS[name], "query", 0)
+        is_dead = name == "dead_letters"
+        rows = len(dead) if is_dead else found.keys[name].to_numpy()[~copies].sum()
+        assert count_of(tmp_path / name) == rows > 0
+    seen = {
+        (row["device"], row["seq"]) for row in read(tmp_path / "measurements", "device", "seq")
+    }
+    keys = found.keys.filter(pa.array(~copies & (found.keys["measurements"].to_numpy() > 0)))
+    assert seen == {*zip(keys["device"].to_pylist(), keys["seq"].to_pylist(), strict=True)}

@@ -241,7 +241,7 @@ class _Heard:
         columns = (rows["reason"], rows["topic"], at, rows["offset"])
         for reason, topic, when, offset in zip(*(c.to_pylist() for c in columns), strict=True):
             kind = re.sub(DIFFERS, "", reason)
-            self._dead.append(Dead(kind, reason, topic[:_TOPIC], when, offset))
+            self._dead.append(Dead(kind, reason, (topic or "")[:_TOPIC], when, offset))
 
     def came(self) -> Came:
         """Return what came, by seconds."""
