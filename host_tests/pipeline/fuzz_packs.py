@@ -358,7 +358,7 @@ def through_spark(spark: SparkSession, count: int, seed: int, folder: Path) -> C
     """Have Spark make the tables of so many, and read them back. Finding."""
     from pyspark.sql import functions as F
 
-    from flatmq_tools.pipeline.jobs.health import Health
+    from pipeline.oracle_health import Health
 
     source = documents(seed)
     batch = [next(source)[1] for _ in range(count)]

@@ -18,14 +18,14 @@ import pytest
 from deltalake import DeltaTable
 
 import sizes
-from flatmq_tools.pipeline.jobs import health, limits
+from flatmq_tools.pipeline.jobs import limits
 from flatmq_tools.pipeline.jobs.limits import FAR
 from flatmq_tools.pipeline.state import forget, groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.state.unnumbered import Unnumbered
-from pipeline.messages import frame, reading
+from pipeline import oracle_health
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +119,7 @@ def written(folder: Path) -> dict[str, pa.Table]:
 
 
 def by_spark(spark: SparkSession, events: list[Event]) -> dict[str, pa.Table]:
-    """The tables of `jobs.health`, of all messages at once."""
+    """The tables of `oracle_health`, of all messages at once."""
     every = columns(list(enumerate(events)))
     at = every["at"].cast(_MOMENT)
     kinds = ["status" if e.seq is None else "telemetry" for e in events]
@@ -146,7 +146,7 @@ def by_spark(spark: SparkSession, events: list[Event]) -> dict[str, pa.Table]:
         parsed = parsed.append_column(name, column)
     packs = parsed.filter(pa.array([kind == "telemetry" for kind in kinds]))
     frames = spark.createDataFrame(messages), spark.createDataFrame(packs)
-    with health.Health(frames[0], packs=frames[1]) as made:
+    with oracle_health.Health(frames[0], packs=frames[1]) as made:
         tables = made.boots(), made.devices(), made.gaps()
         return {name: table.toArrow() for name, table in zip(NAMES, tables, strict=True)}
 
@@ -298,22 +298,6 @@ def test_status_and_silence(tables: dict[str, pa.Table]) -> None:
     assert [rows["plug",][name] for name in names[:4]] == [0, 22, 0, None]
     assert [rows["door",][name] for name in names[:4]] == [0, 5, 1, None]
     assert [rows["kept",][name] for name in names] == [0, 0, 1, None, None]
-
-
-def test_a_stream_has_no_health(spark: SparkSession) -> None:
-    with pytest.raises(health.HealthError, match="foreachBatch"):
-        health.health(spark.readStream.format("rate").load())
-
-
-def test_each_table_has_a_function(spark: SparkSession) -> None:
-    """The columns are enough here: nothing is computed until the rows are collected."""
-    table = frame(spark, [reading("a", 1, 1, 0.0)])
-    boots, devices, gaps = (
-        set(make(table).columns) for make in (health.health, health.devices, health.gaps)
-    )
-    assert boots >= {"device", "boot", "received", "lost", "silent", "status"}
-    assert devices >= {"device", "boots", "received", "lost", "silent", "status"}
-    assert gaps == {"device", "boot", "kind", "since", "until", "missing"}
 
 
 # A fleet in which everything goes wrong

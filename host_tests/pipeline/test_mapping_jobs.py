@@ -171,7 +171,8 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
     # Times of arrival are those of now.
     found_rows = rows([{**row, "time": START} for row in table if row["device"] != pump])
     assert found_rows == [(*row[:4], 0.0, *row[5:]) for row in VALUES]
-    found = from_raw.of_tables(spark, tmp_path, mapping=measurements.mapped(names))
+    with from_raw.figures(tmp_path, mapping=names) as (found, _):
+        pass
     assert {d.name for d in found.devices if d.numbered} == {"pico-1"}
     newest = {(v.device, v.quantity): v.value for v in found.newest}
     assert {(row[0], row[2]) for row in VALUES} <= newest.keys()

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from flatmq_tools.cli import main
@@ -38,7 +37,7 @@ from flatmq_tools.pipeline.report import (
 from flatmq_tools.pipeline.report.figures import Figures
 from pipeline import look
 from pipeline.landed import land
-from pipeline.messages import START, Message, frame, reading
+from pipeline.messages import START, Message, reading
 
 
 def messages() -> list[Message]:
@@ -69,7 +68,7 @@ PROGRESS = [
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what the jobs leave behind."""
     folder = tmp_path_factory.mktemp("tables")
     land(folder, messages()[:50])
@@ -83,8 +82,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def fleet(spark: SparkSession, tables: Path) -> Figures:
-    return from_raw.of_tables(spark, tables)
+def fleet(tables: Path) -> Figures:
+    with from_raw.figures(tables) as (found, _):
+        return found
 
 
 def test_the_figures_are_those_of_the_messages(fleet: Figures) -> None:
@@ -106,8 +106,8 @@ def test_the_figures_are_those_of_the_messages(fleet: Figures) -> None:
     assert [(v.device, v.value) for v in fleet.newest] == [
         ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),
     ]  # fmt: skip
-    assert fleet.dead == [figures.Dead("not JSON: Expecting value", 1)]
-    assert fleet.delays == (500, 2000, 2000)
+    assert [each[:2] for each in fleet.dead] == [("not JSON: Expecting value", 1)]
+    assert fleet.delays == pytest.approx((500, 2000, 2000), rel=0.02)
     assert (steady.lost_since, steady.lost_until) == (220, 410)
     assert (sum(fleet.losses), len(fleet.losses), fleet.paused) == (3, len(fleet.moments), 1)
     # Boards send every 10 s: one is heard where it is in 30 s.
@@ -275,7 +275,7 @@ def test_the_charts_of_the_fleet(fleet: Figures) -> None:
     assert sum(made["Messages lost"]["bars"][0][2]) == 3
     known, heard = (line for _, _, line in made["Devices heard"]["lines"])
     assert (max(known), heard[0]) == (3, 3)
-    assert made["Delay"]["high"] == 2000
+    assert made["Delay"]["high"] == pytest.approx(2000, rel=0.02)  # half of a bin
     batches = {chart["title"]: chart for chart in charts.pipeline(fleet.batches)}
     assert batches["Time of a batch"]["high"] == 0.9
     # 5 that the second batch leaves, and the 20 that are in it.
@@ -488,24 +488,7 @@ def test_many_batches_are_drawn_as_few_points(fleet: Figures) -> None:
     assert chart["high"] == 9.5
 
 
-def test_the_depth_of_the_spool(spark: SparkSession, fleet: Figures, tables: Path) -> None:
-    """It is what had come when a batch began, and was not read with it.
-
-    What the first progress was of may be missing.
-    """
-    last, total = sum(message.at > 300 for message in messages()), len(messages())
-    batch = fleet.batches[0]._replace(spool=None)
-    starts = ((300.0, 10), (400.0, 15), (800.0, last))
-    batches = [batch._replace(at=at, rows=n) for at, n in starts]
-    asked = dataclasses.replace(fleet, batches=batches)
-    from_raw._waited(asked, from_raw.table(spark, tables / "raw"))
-    came = [sum(message.at < at for message in messages()) for at, _ in starts]
-    before = [total - last - 15, total - last, total]  # rows of the batches before it
-    assert [b.spool for b in asked.batches] == [c - b for c, b in zip(came, before, strict=True)]
-    assert came[0] > before[0]
-
-
-def test_the_command_says_what_is_missing_before_spark_starts(tmp_path: Path) -> None:
+def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     for tables, code, words in (
         (str(tmp_path), 1, "flatmq pipeline run"),
         ("s3://bucket/tables", 2, "not the URL s3://bucket/tables"),
@@ -516,9 +499,10 @@ def test_the_command_says_what_is_missing_before_spark_starts(tmp_path: Path) ->
         assert words in done.output
 
 
-def test_a_folder_without_messages(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_without_messages(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
-    with pytest.raises(figures.ReportError, match="no messages"):
-        from_raw.of_tables(spark, tmp_path)
-    with pytest.raises(figures.ReportError, match="no messages"):
-        from_raw.of_messages(frame(spark, []))
+    with (
+        pytest.raises(figures.ReportError, match="no messages"),
+        from_raw.figures(tmp_path),
+    ):
+        pass

@@ -382,29 +382,25 @@ def report(
     until: Annotated[
         _Moment, "Report what came before then; forms as for --since.  [default: all]"
     ] = None,
-    from_raw: Annotated[
-        bool, "Read the table raw with Spark, even if the state of a run is there."
-    ] = False,
+    from_raw: Annotated[bool, "Read the table raw, even if the state of a run is there."] = False,
     identity: _Identity = "topic",
     mapping: _Mapping = (),
-    master: common.Master = "local[2]",
 ) -> int:
     """Write OUT/report.html, a report of what the fleet sent.
 
     Prints the figures too. OUT may also name a file ending in .html. The figures are those
-    that `flatmq pipeline run` keeps in FOLDER/state; without them, Spark reads FOLDER/raw, with
-    --identity and --mapping. Measured values are those of FOLDER/measurements.
+    that `flatmq pipeline run` keeps in FOLDER/state; without them, FOLDER/raw is read, with
+    --identity and --mapping.
     """
     from .report import command as reports
 
     return reports.main(
         out,
         tables,
-        master,
         identity=identity,
         mapping=mapping,
         period=Period(since, until),
-        from_raw=from_raw,
+        is_of_raw=from_raw,
     )
 
 

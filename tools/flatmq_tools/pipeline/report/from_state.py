@@ -44,10 +44,14 @@ _STATES = ("measurements.sqlite", "health.sqlite")
 _EPOCH = datetime.datetime.fromtimestamp(0, UTC)
 
 
-def of_state(folder: Path, period: Period) -> Figures | None:
+def of_state(
+    folder: Path, period: Period,
+    stretch: tuple[datetime.datetime | None, datetime.datetime | None] | None = None,
+) -> Figures | None:  # fmt: skip
     """Return the figures of the tables in `folder` from the state of a run.
 
-    None if no run has made a state there. Raises ReportError, PeriodError and StateError.
+    None if no run has made a state there. If the tables are those of a `stretch` of time alone,
+    so are the batches. Raises ReportError, PeriodError and StateError.
     """
     for name in _STATES:
         file = folder / "state" / name
@@ -61,7 +65,8 @@ def of_state(folder: Path, period: Period) -> Figures | None:
             figures.newest = values.newest(folder, figures)
             values.out_of_time(figures, folder, *asked.period)
             batches = shared.batches(progress.lines(folder), figures.since)
-            figures.batches = shared.within(batches, figures.since, *asked.period)
+            stretch = stretch or asked.period
+            figures.batches = shared.within(batches, figures.since, *stretch)
             if figures.batches:
                 asked.waited()
             return figures

@@ -43,7 +43,8 @@ def dataset(folder: Path) -> ds.Dataset | None:
 
 
 def within(
-    table: ds.Dataset, since: datetime.datetime | None, until: datetime.datetime | None
+    table: ds.Dataset, since: datetime.datetime | None, until: datetime.datetime | None,
+    arrival: str = "received",
 ) -> ds.Expression:  # fmt: skip
     """Return the condition for a stretch of arrivals; other days are not even opened."""
     chosen: ds.Expression = ds.scalar(True)
@@ -52,8 +53,8 @@ def within(
         (since, operator.ge, operator.ge), (until, operator.lt, operator.le)
     ):  # fmt: skip
         if moment is not None:
-            at = pa.scalar(moment).cast(kinds.field("received").type)
-            chosen &= compare(ds.field("received"), at)
+            at = pa.scalar(moment).cast(kinds.field(arrival).type)
+            chosen &= compare(ds.field(arrival), at)
             if "day" in kinds.names:
                 day = pa.scalar(f"{moment:%Y-%m-%d}").cast(kinds.field("day").type)
                 chosen &= of_day(ds.field("day"), day)

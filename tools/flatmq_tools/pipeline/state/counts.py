@@ -10,7 +10,10 @@ from .values import UNKNOWN
 
 
 def counts(boots: dict[str, Ints], boot: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return starts, lost and unheard of boots: see `jobs.health`."""
+    """Return starts, lost and unheard of boots.
+
+    Whoever heard an earlier boot was there when this one began, with number 1.
+    """
     before = boots["before"]
     known = before != UNKNOWN
     step = boot - np.where(known, before, 0)

@@ -14,9 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from .. import checkpoints, delta_batches, delta_files, durable
@@ -28,30 +25,15 @@ from ..jobs.parsing import Reads
 from ..mapping.births import Births
 from ..sinks import query_of
 from . import taking
-from .arrivals import Arrivals, Marked, State
-from .groups import Bools
-from .history import Came
+from .arrivals import State
+from .batch import Batch
 from .store import Place, StateError, Store
 from .taking import SCHEMAS, Fix, Taken, Task
-from .unnumbered import Unnumbered
 
-_ROW = "row"
 _ROWS = 1_000_000  # of raw that are read again at a time
 _MESSAGE = ", ".join(f"{n} {kind}" for n, kind in (columns.MESSAGE | columns.INVALID).items())
 _MADE = ("measurements", "dead_letters")
 """Tables that the first batch makes, also without rows."""
-WITHOUT_VALUE = (
-    "values are null in measurements: they are numbers that no column can hold, such as NaN or "
-    "1e400, or bytes that a mapping cannot decode"
-)
-OUT_OF_TIME = (
-    "readings have a time too far from their arrival: they are in the table out_of_time, and not "
-    "in measurements; --ahead and --behind set how far is too far"
-)
-UNSURE = (
-    "packs may be copies and are in measurements: their boots lost numbers in more than a "
-    "thousand places, or number their packs at random"
-)
 
 
 class Once:
@@ -65,8 +47,7 @@ class Once:
     births      the birth certificates of Sparkplug B that are known
     bounds      how far the time of a reading may be from its arrival
     status      topic filters of statuses; the second level names the device
-    say         called with a text for people, how often, and an example: see WITHOUT_VALUE,
-                OUT_OF_TIME and UNSURE
+    say         called with a text for people, how often, and an example: see `batch`
 
     If the state is missing or older than the query, the missing batches are read from raw.
     """
@@ -102,7 +83,7 @@ class Once:
         elif place.batch == batch_id:
             return 0  # The run was killed before Spark recorded that the batch is done.
         wanted = self._wanted(query, batch_id, spark)
-        batched = _Batch(self._state, self._taken(batch, wanted))
+        batched = Batch(self._state, self._taken(batch, wanted))
         if wanted:
             self._write(batched, wanted, query, batch_id, spark)
         self._state.commit(batched.marked, Place(query, batch_id, None, None))
@@ -137,7 +118,7 @@ class Once:
         return delta_batches.work(units, partial(taking.take, task))
 
     def _write(
-        self, batched: _Batch, tables: Sequence[str], query: str, batch_id: int,
+        self, batched: Batch, tables: Sequence[str], query: str, batch_id: int,
         spark: SparkSession,
     ) -> None:  # fmt: skip
         """Add the rows of a batch to these tables, without those that came before."""
@@ -189,68 +170,5 @@ class Once:
                 f"with their checkpoint {self._checkpoint}, and start again"
             )
         for part in delta_batches.before(spark, self._raw, until, _ROWS):
-            marked = _Batch(self._state, self._taken(part, ())).marked
+            marked = Batch(self._state, self._taken(part, ())).marked
             self._state.commit(marked, Place(query, None, None, None))
-
-
-class _Batch:
-    """A batch whose tasks are done, marked against the state."""
-
-    def __init__(self, state: State, parts: list[Taken]) -> None:
-        self.parts = parts
-        keys = (
-            pa.concat_tables(part.keys for part in parts) if parts else taking.KEYS.empty_table()
-        )
-        self._keys = keys.append_column(_ROW, pa.array(np.arange(len(keys))))
-        counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
-        counted, counters = state.numbered(self._keys.filter(counting))
-        numbered = self._keys["seq"].is_valid()
-        known = self._keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
-        arrivals = Arrivals.of(pa.concat_tables([known, counted]))
-        others = Unnumbered.of(self._keys.filter(pc.invert(numbered)))
-        came = _together([part.came for part in parts])
-        self.messages = int(came.messages.sum())
-        now = int(came.last.max()) if len(came.last) else None
-        statuses = [status for part in parts for status in part.statuses]
-        self.marked: Marked = state.mark(arrivals, statuses, now, others, came)
-        self.marked.counters = counters
-        self._copies: Bools = np.zeros(len(keys), np.bool_)
-        self._copies[self.marked.copies] = True
-        boots = keys["boot"].combine_chunks()
-        if len(counted):
-            row = pc.index_in(self._keys[_ROW], counted[_ROW])
-            boots = pc.coalesce(boots, counted["boot"].take(row))
-        self._boots: pa.ChunkedArray = pa.chunked_array([boots])
-
-    def fixes(self) -> list[Fix]:
-        """Return the files with rows that came before, or that lack their boot."""
-        found = []
-        begin = 0
-        for part in self.parts:
-            end = begin + len(part.keys)
-            boots = self._boots.slice(begin, end - begin)
-            found += taking.fixes(part, self._copies[begin:end], boots)
-            begin = end
-        return found
-
-    def odd(self) -> list[tuple[str, int, str]]:
-        """Return what people are to know: text, how often, an example."""
-
-        def of(name: str) -> tuple[int, str]:
-            counts = self._keys[name].to_numpy()[~self._copies]
-            return int(counts.sum()), next(
-                filter(None, (getattr(p, name) for p in self.parts)), ""
-            )
-
-        return [
-            (WITHOUT_VALUE, *of("without_value")), (OUT_OF_TIME, *of("out_of_time")),
-            (UNSURE, self.marked.unsure, ""),
-        ]  # fmt: skip
-
-
-def _together(parts: Sequence[Came]) -> Came:
-    if not parts:
-        return Came.nothing()
-    rows = ((part.at, part.messages, part.first, part.last) for part in parts)
-    at, messages, first, last = (np.concatenate(each) for each in zip(*rows, strict=True))
-    return Came(at, messages, first, last, [dead for part in parts for dead in part.dead])

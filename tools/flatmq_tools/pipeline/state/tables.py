@@ -1,7 +1,7 @@
 """The tables health, devices and gaps, from what is known of boots and devices.
 
-They are those that `jobs.health` makes of all messages; percentiles are those of distributions in
-bins that are 4 % wide.
+docs/telemetry.md says what can be counted. Percentiles are those of distributions in bins that are
+4 % wide.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ _TYPES = {
     "string": pa.string(), "binary": pa.binary(), "timestamp": _UTC, "int": pa.int32(),
     "boolean": pa.bool_(), "bigint": pa.int64(),
 }  # fmt: skip
-_MESSAGE = pa.schema([(name, _TYPES[kind]) for name, kind in (MESSAGE | INVALID).items()])
+MESSAGES = pa.schema([(name, _TYPES[kind]) for name, kind in (MESSAGE | INVALID).items()])
 _VALUES = pa.schema(
     [
         ("device", pa.string()), ("boot", pa.int64()), ("seq", pa.int64()), *RECORD,
@@ -43,7 +43,7 @@ _VALUES = pa.schema(
 SCHEMAS = {
     "measurements": _VALUES,
     "out_of_time": _VALUES,
-    "dead_letters": pa.schema([*(_MESSAGE.field(n) for n in MESSAGE), ("reason", pa.string())]),
+    "dead_letters": pa.schema([*(MESSAGES.field(n) for n in MESSAGE), ("reason", pa.string())]),
 }
 """By table, its columns."""
 _STATUS = 32  # characters of a status that are kept
@@ -98,12 +98,17 @@ class Taken:
 
 def take(task: Task, units: list[tuple[str, int]]) -> Taken:
     """Read row groups, by path and number, and write what they become."""
+    return taken(task, read(task.raw, map(Unit._make, units), MESSAGES))
+
+
+def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
+    """Write what messages become. They have the columns of MESSAGES."""
     reader, heard = Reader(task.reads), _Heard(task.status)
     found: dict[str, str] = {}
     keys = []
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context(each) for name, each in task.files.items()}
-        for messages in read(task.raw, map(Unit._make, units), _MESSAGE):
+        for messages in batches:
             heard.add(messages)
             packs, position = reader.packs(messages)
             rows = with_messages(packs, messages.take(pa.array(position)))

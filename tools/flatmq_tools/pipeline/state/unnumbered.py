@@ -1,7 +1,7 @@
 """Packs without boot and seq in the state: what their arrivals alone say of a device.
 
-The definitions are those of `jobs.arrivals`. A device counts as one without numbers as long as
-none of its packs had any.
+What was lost cannot be counted without a boot and a number. A device counts as one without
+numbers as long as none of its packs had any.
 """
 
 from __future__ import annotations

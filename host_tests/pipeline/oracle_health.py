@@ -1,68 +1,42 @@
-"""Health of the boards: losses, duplicates, delays, restarts, silences and statuses.
+"""The tables health, devices and gaps as they must be: asked of Spark, of all messages at once.
 
-It is a batch job on the raw table: whether a number is lost is known once everything that came is
-there. docs/telemetry.md says what can be counted. Of packs that arrived at the same time, the one
-with the lower `offset` is the first and the others are copies.
+Of packs that arrived at the same time, the one with the lower `offset` is the first and the others
+are copies.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..mapping.mapping import Mapping
-from . import arrivals
-from .columns import STATUS, TELEMETRY, matched, messages
-from .limits import FAR, MOST, QUIET
-from .measurements import packs as parsed
+from flatmq_tools.pipeline.jobs.columns import STATUS, matched, messages
+from flatmq_tools.pipeline.jobs.limits import FAR, MOST, QUIET
+from flatmq_tools.pipeline.jobs.measurements import packs as parsed
+from pipeline import oracle_arrivals as arrivals
 
 _STATUS = 32  # characters of a status that are kept
 _BOOT = ("device", "boot")
 _COUNTS = ("received", "lost", "unheard", "duplicates", "reordered")
 
 
-class HealthError(ValueError):
-    """The frame is none that this is known of; the text says what to do."""
-
-
 class Health:
-    """The packs of some messages and what they show, for the tables of health.
+    """The packs of some messages and what they show: `boots`, `devices` and `gaps`.
 
-    The tables are `boots`, `devices` and `gaps`. As a context manager it keeps the packs in
-    between: use that for several tables.
-
-    messages      the columns of a message; a batch
-    telemetry, status
-                  topic filters of packs and of statuses; the second level names the device
-    now           until when silence is counted; the newest message, if not given
-    silent_after  s without a pack after which a board is silent; 3 of its usual intervals (the
-                  median), if not given, or of the fleet's for a board that was heard only once
-    packs         what `measurements.packs` makes of the messages, if that is there already
-    identity, mapping
-                  as for `measurements.packs`
+    status  topic filters of statuses; the second level names the device
+    packs   what `measurements.packs` makes of the messages, if that is there already
     """
 
     def __init__(
-        self, frame: DataFrame, telemetry: Sequence[str] = TELEMETRY,
-        status: Sequence[str] = STATUS, now: datetime.datetime | None = None,
-        silent_after: float | None = None, packs: DataFrame | None = None,
-        identity: str = "topic", mapping: Mapping | None = None,
-    ) -> None:  # fmt: skip
-        if frame.isStreaming:
-            raise HealthError(
-                "health is of a batch: of the raw table, or in foreachBatch what is there by then"
-            )
+        self, frame: DataFrame, status: Sequence[str] = STATUS, packs: DataFrame | None = None
+    ) -> None:
         self._messages = messages(frame)
-        newest = F.lit(now) if now is not None else F.max("timestamp")
-        self._now = F.broadcast(self._messages.agg(newest.alias("now")))
-        self._after = silent_after
+        self._now = F.broadcast(self._messages.agg(F.max("timestamp").alias("now")))
         self._status = self._newest_status(status)
         if packs is None:
-            packs = parsed(frame, telemetry, identity, mapping)
+            packs = parsed(frame)
         self._unnumbered = arrivals.unnumbered(packs)
         self.packs = self._marked(packs)
         """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
@@ -162,7 +136,6 @@ class Health:
         )
 
     def boots(self) -> DataFrame:
-        """See `health`."""
         return (
             self._boots()
             .join(self._known(), "device")
@@ -213,26 +186,16 @@ class Health:
         own = self._arrivals().groupBy("device").agg(
             F.percentile_approx(_seconds("since", "until"), 0.5, 10_000).alias("usual_s")
         )  # fmt: skip
-        if self._after is not None:
-            return own.withColumn("after_s", F.lit(float(self._after)))
         fleet = own.agg(F.percentile_approx("usual_s", 0.5, 10_000).alias("fleet_s"))
         after = QUIET * F.coalesce("usual_s", "fleet_s")
         return own.crossJoin(F.broadcast(fleet)).select(
             "device", "usual_s", after.alias("after_s")
         )
 
-    @property
-    def heard(self) -> DataFrame:
-        """All arrivals of packs, with numbers or without: device, timestamp, delay, copy."""
-        names = ("device", "timestamp", "delay", "copy")
-        return self.packs.select(*names).union(self._unnumbered.select(*names))
-
     def _without_numbers(self) -> DataFrame:
         """Devices of which no pack has numbers, with what their arrivals say."""
         numbered = self.packs.select("device").distinct()
-        found = arrivals.devices(
-            self._unnumbered.join(numbered, "device", "left_anti"), self._after
-        )
+        found = arrivals.devices(self._unnumbered.join(numbered, "device", "left_anti"))
         silent = _seconds("heard", "now")
         return found.crossJoin(self._now).select(
             "device", "first", "heard", "received", "duplicates", "delays", "usual_s",
@@ -319,30 +282,6 @@ class Health:
             )
         )  # fmt: skip
         return lost.union(silent)
-
-
-def health(frame: DataFrame, **options: object) -> DataFrame:
-    """One row a boot of a device, of messages; options as for `Health`.
-
-    Columns: device, boot, first, last (arrivals), received (readings, each once), lost (numbers
-    missing below the largest), unheard (numbers below the first that came, where it may have
-    begun before anybody listened), duplicates (copies), reordered (came after a larger one),
-    delay_p50, delay_p95, delay_p99 (ms from the pack's time to its arrival; null without one),
-    reboots (starts since the boot before, silent ones included). In the row of the boot that a
-    device was heard in last also silent_s (since its last pack), silent (for longer than it may)
-    and status; null in its other rows.
-    """
-    return Health(frame, **options).boots()  # type: ignore[arg-type]
-
-
-def devices(frame: DataFrame, **options: object) -> DataFrame:
-    """One row a device: `Health.devices`."""
-    return Health(frame, **options).devices()  # type: ignore[arg-type]
-
-
-def gaps(frame: DataFrame, **options: object) -> DataFrame:
-    """Return what is missing, and when: `Health.gaps`."""
-    return Health(frame, **options).gaps()  # type: ignore[arg-type]
 
 
 def _seconds(since: str, until: str) -> Column:

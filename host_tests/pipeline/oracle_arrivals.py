@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from .limits import QUIET_UNNUMBERED
+from flatmq_tools.pipeline.jobs.limits import QUIET_UNNUMBERED
 
 _BURST = 1.0  # s; messages that come closer together are one sign of life
 _DELAYS = [0.5, 0.95, 0.99]
@@ -29,12 +29,12 @@ def unnumbered(packs: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def devices(arrivals: DataFrame, after: float | None = None) -> DataFrame:
+def devices(arrivals: DataFrame) -> DataFrame:
     """Return one row per device from the rows of `unnumbered`.
 
     Columns: device, first, heard (null if everything that came was retained: nobody knows when
     it was sent), received, duplicates, delays, usual_s (the median interval), after_s (silent
-    after that many seconds; `after`, if given).
+    after that many seconds).
     """
     live = ~F.col("retained")
     order = Window.partitionBy("device", "retained").orderBy("timestamp", "offset")
@@ -53,8 +53,6 @@ def devices(arrivals: DataFrame, after: float | None = None) -> DataFrame:
             F.percentile_approx("interval", 0.95, 10_000).alias("long_s"),
         )
     )
-    if after is not None:
-        return found.drop("long_s").withColumn("after_s", F.lit(float(after)))
     fleet = found.agg(F.percentile_approx("long_s", 0.5, 10_000).alias("fleet_s"))
     return (
         found.crossJoin(F.broadcast(fleet))

@@ -1,0 +1,107 @@
+"""A batch of a query whose tasks are done: which of its packs came before, and what to report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..delta import Delta
+from ..delta_files import Added, Files
+from . import taking
+from .arrivals import Arrivals, Marked, State
+from .groups import Bools
+from .history import Came
+from .taking import Fix, Taken
+from .unnumbered import Unnumbered
+
+_ROW = "row"
+WITHOUT_VALUE = (
+    "values are null in measurements: they are numbers that no column can hold, such as NaN or "
+    "1e400, or bytes that a mapping cannot decode"
+)
+OUT_OF_TIME = (
+    "readings have a time too far from their arrival: they are in the table out_of_time, and not "
+    "in measurements; --ahead and --behind set how far is too far"
+)
+UNSURE = (
+    "packs may be copies and are in measurements: their boots lost numbers in more than a "
+    "thousand places, or number their packs at random"
+)
+
+
+class Batch:
+    """A batch whose tasks are done, marked against the state."""
+
+    def __init__(self, state: State, parts: list[Taken]) -> None:
+        self.parts = parts
+        keys = (
+            pa.concat_tables(part.keys for part in parts) if parts else taking.KEYS.empty_table()
+        )
+        self._keys = keys.append_column(_ROW, pa.array(np.arange(len(keys))))
+        counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
+        counted, counters = state.numbered(self._keys.filter(counting))
+        numbered = self._keys["seq"].is_valid()
+        known = self._keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
+        arrivals = Arrivals.of(pa.concat_tables([known, counted]))
+        others = Unnumbered.of(self._keys.filter(pc.invert(numbered)))
+        came = _together([part.came for part in parts])
+        self.messages = int(came.messages.sum())
+        now = int(came.last.max()) if len(came.last) else None
+        statuses = [status for part in parts for status in part.statuses]
+        self.marked: Marked = state.mark(arrivals, statuses, now, others, came)
+        self.marked.counters = counters
+        self._copies: Bools = np.zeros(len(keys), np.bool_)
+        self._copies[self.marked.copies] = True
+        boots = keys["boot"].combine_chunks()
+        if len(counted):
+            row = pc.index_in(self._keys[_ROW], counted[_ROW])
+            boots = pc.coalesce(boots, counted["boot"].take(row))
+        self._boots: pa.ChunkedArray = pa.chunked_array([boots])
+
+    def fixes(self) -> list[Fix]:
+        """Return the files with rows that came before, or that lack their boot."""
+        found = []
+        begin = 0
+        for part in self.parts:
+            end = begin + len(part.keys)
+            boots = self._boots.slice(begin, end - begin)
+            found += taking.fixes(part, self._copies[begin:end], boots)
+            begin = end
+        return found
+
+    def files(
+        self, tables: Mapping[str, Delta], files: Mapping[str, Files]
+    ) -> dict[str, list[Added]]:
+        """Return the files with the rows that are right, and write those that are not again."""
+        found = {
+            name: [file for part in self.parts for file in part.files[name]] for name in files
+        }
+        for fix in self.fixes():
+            found[fix.table] = [file for file in found[fix.table] if file.path != fix.path]
+            found[fix.table] += taking.fixed(tables[fix.table].folder, files[fix.table], fix)
+        return found
+
+    def odd(self) -> list[tuple[str, int, str]]:
+        """Return what people are to know: text, how often, an example."""
+
+        def of(name: str) -> tuple[int, str]:
+            counts = self._keys[name].to_numpy()[~self._copies]
+            return int(counts.sum()), next(
+                filter(None, (getattr(p, name) for p in self.parts)), ""
+            )
+
+        return [
+            (WITHOUT_VALUE, *of("without_value")), (OUT_OF_TIME, *of("out_of_time")),
+            (UNSURE, self.marked.unsure, ""),
+        ]  # fmt: skip
+
+
+def _together(parts: Sequence[Came]) -> Came:
+    if not parts:
+        return Came.nothing()
+    rows = ((part.at, part.messages, part.first, part.last) for part in parts)
+    at, messages, first, last = (np.concatenate(each) for each in zip(*rows, strict=True))
+    return Came(at, messages, first, last, [dead for part in parts for dead in part.dead])
