@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -20,11 +21,12 @@ from flatmq_tools import ports
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import delta_batches, delta_files, run, service
 from flatmq_tools.pipeline.in_use import InUse
+from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.metrics import served
 from flatmq_tools.pipeline.run import Plan, Run, RunError
 from flatmq_tools.pipeline.state import taking
 from pipeline.landed import count, land, land_boards, read
-from pipeline.messages import START, Message, pack, reading
+from pipeline.messages import SCHEMA, START, Message, pack, reading
 from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.started import started
 from pipeline.test_metrics import scraped
@@ -179,6 +181,24 @@ def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
         ran()
         assert count(tmp_path / "measurements") == 25
         assert read(tmp_path / "devices") == devices
+
+
+def test_no_pandas_is_needed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip install flatmq[pipeline]` brings none; here it is there for an example."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    sent = [reading(device, 1, n, n) for device in "ab" for n in range(1, 6)]
+    land(tmp_path, [*sent, *sent])
+    values = measurements.measurements(delta_batches.follow(spark, str(tmp_path / "raw"), SCHEMA))
+    query = values.writeStream.format("memory").queryName("values").trigger(availableNow=True)
+    assert query.start().awaitTermination(PATIENCE)
+    assert spark.table("values").count() == 10
+    with started(spark, Plan(tmp_path)) as running:
+        until(lambda: running.look() or count(tmp_path / "measurements") == 10)
+        running.finish()
+        assert not running.failed
+    assert [row["duplicates"] for row in read(tmp_path / "devices")] == [5, 5]
 
 
 def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import itertools
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,8 +22,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.fs import FileType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
 from . import delta_files
@@ -66,8 +68,7 @@ def follow(
     BatchesError, out of the query, if versions that come next were removed, or if the table is
     another one than before.
     """
-    groups = units(spark, folder, rows, size, storage_options)
-    return rows_of(groups, folder, schema, storage_options)
+    return _reader(spark, folder, rows, size, storage_options).schema(schema).load()
 
 
 def units(
@@ -78,16 +79,17 @@ def units(
     storage_options: dict[str, str] | None = None,
 ) -> DataFrame:
     """As `follow`, but return the row groups in which the rows are: path and number."""
+    reader = _reader(spark, folder, rows, size, storage_options)
+    return reader.schema(UNIT).option("units", True).load()
+
+
+def _reader(
+    spark: SparkSession, folder: str, rows: int, size: int, storage_options: dict[str, str] | None
+) -> DataStreamReader:
     spark.dataSource.register(_Delta)
     reader = spark.readStream.format(_FORMAT).option("path", folder)
-    tasks = spark.sparkContext.defaultParallelism
-    options: dict[str, int | str] = {
-        "rows": rows,
-        "size": size,
-        "tasks": tasks,
-        "storage": json.dumps(storage_options),
-    }
-    return reader.options(**options).load()
+    reader = reader.options(storage=json.dumps(storage_options), rows=rows, size=size)
+    return reader.option("tasks", spark.sparkContext.defaultParallelism)
 
 
 def before(
@@ -117,38 +119,20 @@ def _frame(spark: SparkSession, part: list[Unit]) -> DataFrame:
     return spark.createDataFrame(part, UNIT).repartition(tasks)
 
 
-def rows_of(
-    units: DataFrame, folder: str, schema: str | StructType,
-    storage_options: dict[str, str] | None = None,
-) -> DataFrame:  # fmt: skip
-    """Return the rows that are in row groups."""
-    kind = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    wanted = to_arrow_schema(kind, timezone="UTC")
-
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from read(folder, map(Unit._make, _listed(batch)), wanted, storage_options)
-
-    return units.mapInArrow(rows, kind)
-
-
 def work(frame: DataFrame, function: Callable[[list[Any]], T]) -> list[T]:
     """Call a function with the rows of each task, where the task runs.
 
     Returns what it returned. Of row groups, this is how to read them there.
     """
 
-    def called(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [row for batch in batches for row in _listed(batch)]
-        if rows:
-            yield pa.RecordBatch.from_pydict({"found": [pickle.dumps(function(rows))]})
+    def called(*columns: pa.Array) -> pa.Array:
+        rows = [*zip(*(column.to_pylist() for column in columns), strict=True)]
+        return pa.array([pickle.dumps(function(rows)), *[None] * (len(rows) - 1)], pa.binary())
 
-    found = frame.mapInArrow(called, "found binary").toArrow()
-    return [pickle.loads(each) for each in found["found"].to_pylist()]
-
-
-def _listed(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    return [*zip(*(column.to_pylist() for column in batch), strict=True)]
+    # Not mapInArrow, which has PySpark ask for pandas.
+    call = arrow_udf(called, "binary")  # type: ignore[call-overload]
+    found = frame.select(call(*frame.columns).alias("found")).toArrow()
+    return [pickle.loads(each) for each in found["found"].drop_null().to_pylist()]
 
 
 def read(
@@ -189,13 +173,11 @@ class _Delta(DataSource):
     def name(cls) -> str:
         return _FORMAT
 
-    def schema(self) -> str:
-        return UNIT
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         storage = json.loads(self.options["storage"])
         rows, size, tasks = (int(self.options[name]) for name in ("rows", "size", "tasks"))
-        return Reader(self.options["path"], rows, size, storage, tasks)
+        wanted = None if "units" in self.options else to_arrow_schema(schema, timezone="UTC")
+        return Reader(self.options["path"], rows, size, storage, tasks, wanted)
 
 
 class Unit(NamedTuple):
@@ -244,14 +226,16 @@ class Reader(DataSourceStreamReader):
 
     def __init__(
         self, folder: str, rows: int, size: int, storage_options: dict[str, str] | None,
-        tasks: int = 1,
+        tasks: int = 1, wanted: pa.Schema | None = None,
     ) -> None:  # fmt: skip
-        """`rows` and `size` bound a batch, in so many `tasks`."""
+        """`rows` and `size` bound a batch, in so many `tasks`. `wanted` are the columns to read;
+        None for the names of row groups alone."""
         self.folder = folder
         self._storage = storage_options
         self._rows = rows
         self._size = size
         self._tasks = tasks
+        self._wanted = wanted
         self._id: str | None = None
         self._kept: dict[tuple[int, bool], list[str]] = {}
         self._groups_of: dict[str, list[_Group]] = {}
@@ -388,8 +372,11 @@ class Reader(DataSourceStreamReader):
         return [Units(units[a:b]) for a, b in itertools.pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the row groups of a task. Has no side effects."""
+        """Yield the rows of a task, or its row groups. Has no side effects."""
         assert isinstance(partition, Units)
+        if self._wanted is not None:
+            yield from read(self.folder, partition.units, self._wanted, self._storage)
+            return
         paths, groups = zip(*partition.units, strict=True)
         yield pa.RecordBatch.from_pydict(
             {"path": pa.array(paths), "group": pa.array(groups, pa.int32())}

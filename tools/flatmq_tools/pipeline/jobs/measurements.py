@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udf
 
 from ..mapping.births import Births, Sessions
 from ..mapping.mapping import Mapping
-from .columns import INVALID, TELEMETRY, with_properties
+from .columns import INVALID, MESSAGE, TELEMETRY, with_properties
 from .limits import Bounds
-from .parsing import DIFFERS, IDENTITIES, Reader, Reads, mapped, with_messages
+from .parsing import DIFFERS, IDENTITIES, Reader, Reads, mapped
 
 __all__ = [
     "IDENTITIES", "Bounds", "counted", "dead", "dead_letters", "in_time", "mapped", "measurements",
     "once", "out_of_time", "packs", "values",
 ]  # fmt: skip
-_PACKS = """
-    device string, boot bigint, seq bigint, time timestamp, told boolean,
-    records array<struct<quantity: string, unit: string, time: timestamp, value: double,
+_PACK = """
+    device: string, boot: bigint, seq: bigint, time: timestamp, told: boolean,
+    records: array<struct<quantity: string, unit: string, time: timestamp, value: double,
         text: string, flag: boolean, total: double>>,
-    reason string, topic string, payload binary, timestamp timestamp, qos int, retain boolean,
-    dup boolean, offset bigint"""
+    reason: string"""
 _WITHIN = "10 minutes"
 
 
@@ -68,23 +68,44 @@ def packs(
     births    the birth certificates of Sparkplug B before these messages. Those in the frame are
               added, if it is a batch: in a stream no alias is known
     """
-    reads = Reads(identity, filters, mapping, sessions(frame, mapping, births))
-    rows = with_properties(frame).mapInArrow(lambda batches: _packs(reads, batches), _PACKS)
-    reading = F.concat_ws("/", "boot", "seq", "device")
-    arrival = F.concat_ws("/", F.unix_micros("timestamp"), "offset", "topic")
-    message = F.concat_ws("#", arrival, "device")
-    named = F.when(F.col("boot").isNotNull(), reading).otherwise(message)
-    return rows.withColumn("identity", named)
+    reads = Reads(identity, filters, mapping, _sessions(frame, mapping, births))
+    frame = with_properties(frame)
+    broken = F.lit(False)
+    if {*INVALID} <= {*frame.columns}:
+        broken = F.col(*INVALID).isNotNull()
+    received = F.unix_micros("timestamp")
+    # Its kind is known by the types of its arguments; PySpark's own types do not know that.
+    parse = arrow_udf(_said(reads), f"array<struct<{_PACK}>>")  # type: ignore[call-overload]
+    said = F.explode(parse("topic", "payload", received, "offset", broken))
+    rows = frame.withColumn("said", said)
+    # A topic name that is not UTF-8 would be an error of whoever reads the tables.
+    rows = rows.withColumn("topic", F.make_valid_utf8("topic"))
+    reading = F.concat_ws("/", "said.boot", "said.seq", "said.device")
+    arrival = F.concat_ws("/", received, "offset", "topic")
+    message = F.concat_ws("#", arrival, "said.device")
+    return rows.select(
+        "said.*",
+        F.when(F.col("said.boot").isNotNull(), reading).otherwise(message).alias("identity"),
+        *(name for name in MESSAGE if name != "payload"),
+        F.when(F.col("said.reason").isNotNull(), F.col("payload")).alias("payload"),
+    )
 
 
-def _packs(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    reader = Reader(reads)
-    for batch in batches:
-        packs, position = reader.packs(batch)
-        yield with_messages(packs, batch.take(pa.array(position)))
+def _said(reads: Reads) -> Callable[..., pa.Array]:
+    readers: list[Reader] = []  # one, made where it runs
+
+    def said(
+        topics: pa.Array, payloads: pa.Array, received: pa.Array, offsets: pa.Array,
+        broken: pa.Array,
+    ) -> pa.Array:  # fmt: skip
+        if not readers:
+            readers.append(Reader(reads))
+        return readers[0].said(topics, payloads, received, offsets, broken)
+
+    return said
 
 
-def sessions(
+def _sessions(
     frame: DataFrame, mapping: Mapping | None, births: Births | None = None
 ) -> Sessions | None:
     """Return the birth certificates that hold for these messages; None if none is needed.

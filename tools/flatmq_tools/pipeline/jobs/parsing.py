@@ -69,7 +69,8 @@ DIFFERS = rf"^record \d+: |: line.*|{_VALUES_OF_KEYS}"
 _REMEMBERED = 100_000  # topic names
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)  # of an array of Arrow
 _Row = tuple[bytes, bytes, "int | None", int, "str | None"]
-"""Topic name, payload, when it was received, offset; and why it is no pack, if that is known."""
+"""Topic name, payload, when it was received, offset; and why it is no pack, if that is known.
+The reason is empty if it is not read at all."""
 
 
 @dataclass(frozen=True)
@@ -106,39 +107,42 @@ class Reader:
         self._known: dict[bytes, tuple[bool, str | None]] = {}
 
     def packs(self, messages: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-        """Return packs, with the columns of PACK, and the position of the message of each.
-
-        Whatever a message contains, it becomes packs or gets a reason. One that breaks a rule of
-        MQTT gets a reason on any topic.
-        """
-        # As bytes: Spark hands on a topic name that is not UTF-8, and Arrow would raise.
-        topics = messages["topic"].cast(pa.binary()).to_pylist()
-        payloads = messages["payload"].to_pylist()
-        received = messages["timestamp"].cast(pa.int64()).to_pylist()
-        offsets = messages["offset"].to_pylist()
-        broken = [False] * len(topics)
+        """Return packs, with the columns of PACK, and the position of the message of each."""
+        broken = pa.array([False] * len(messages))
         if "invalid_properties" in messages.schema.names:
-            broken = messages["invalid_properties"].is_valid().to_pylist()
-        rows: list[_Row] = []
-        kept = []
-        each = zip(topics, payloads, received, offsets, broken, strict=True)
-        for n, (topic, payload, at, offset, is_broken) in enumerate(each):
-            ours, reason = self._known.get(topic) or self._look(topic or b"")
-            if is_broken and reason is None:
-                reason = "properties: not valid"
-            if ours or reason is not None:
-                rows.append((topic or b"", payload or b"", at, offset, reason))
-                kept.append(n)
-        try:
-            said = self._said(rows)
-        except _ERRORS:
-            # No message is known that does this. Each alone then: only that one is a dead letter.
-            said = pa.concat_arrays([self._alone(row) for row in rows])
-        position = np.repeat(np.array(kept, np.int64), said.value_lengths().to_numpy())
+            broken = messages["invalid_properties"].is_valid()
+        received = messages["timestamp"].cast(pa.int64())
+        columns = (messages["topic"], messages["payload"], received, messages["offset"], broken)
+        said = self.said(*columns)
+        position = np.repeat(np.arange(len(messages)), said.value_lengths().to_numpy())
         return pa.RecordBatch.from_struct_array(said.flatten()), position
 
+    def said(
+        self, topics: pa.Array, payloads: pa.Array, received: pa.Array, offsets: pa.Array,
+        broken: pa.Array,
+    ) -> pa.Array:  # fmt: skip
+        """Return what messages say, each as an array of PACK.
+
+        Whatever a message contains, it becomes packs or gets a reason. One that breaks a rule of
+        MQTT gets a reason on any topic; another one that is not read says nothing. `received` is
+        in microseconds since 1970, and `broken` says which have properties that are not valid.
+        """
+        # As bytes: Spark hands on a topic name that is not UTF-8, and Arrow would raise.
+        names = topics.cast(pa.binary()).to_pylist()
+        columns = [each.to_pylist() for each in (payloads, received, offsets, broken)]
+        rows: list[_Row] = []
+        for name, payload, at, offset, is_broken in zip(names, *columns, strict=True):
+            ours, reason = self._known.get(name) or self._look(name or b"")
+            if reason is None:
+                reason = "properties: not valid" if is_broken else None if ours else ""
+            rows.append((name or b"", payload or b"", at, offset, reason))
+        try:
+            return self._said(rows)
+        except _ERRORS:
+            # No message is known that does this. Each alone then: only that one is a dead letter.
+            return pa.concat_arrays([self._alone(row) for row in rows])
+
     def _said(self, rows: Sequence[_Row]) -> pa.Array:
-        """Return what messages say, each as an array of PACK."""
         reads = self._reads
         columns = Columns(
             reads.identity == "topic", mapping=reads.mapping, sessions=reads.sessions
@@ -182,6 +186,15 @@ def with_messages(packs: pa.RecordBatch, messages: pa.RecordBatch) -> pa.RecordB
                 column = pa.array([text and text.decode(errors="replace") for text in texts])
         packs = packs.append_column(name, column)
     return packs
+
+
+def certificates(messages: pa.RecordBatch, expression: str) -> list[tuple[str, bytes, int, int]]:
+    """Return the messages for `Births.add` whose topic names match."""
+    at = messages["timestamp"].cast(pa.int64())
+    columns = [messages["topic"], messages["payload"], at, messages["offset"]]
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    wanted = re.compile(expression)
+    return [(row[0], row[1] or b"", *row[2:]) for row in rows if wanted.search(row[0] or "")]
 
 
 def mapped(
@@ -281,8 +294,9 @@ class Columns:
         self.messages.append(len(self.ends) - 1)
 
     def reject(self, reason: str) -> None:
-        """Add a message that is no pack."""
-        self._pack(reason=reason)
+        """Add a message that is no pack. Without a reason it says nothing."""
+        if reason:
+            self._pack(reason=reason)
         self.messages.append(len(self.ends) - 1)
 
     def _undo(self) -> None:

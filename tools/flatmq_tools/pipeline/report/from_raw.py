@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from .. import progress
 from ..delta import Delta
 from ..jobs.columns import STATUS
 from ..jobs.limits import Bounds
-from ..jobs.parsing import Reads, mapped
+from ..jobs.parsing import Reads, certificates, mapped
 from ..mapping.births import Births
 from ..state.arrivals import State
 from ..state.batch import Batch
@@ -63,7 +62,8 @@ def figures(
             for number, messages in enumerate(parts):
                 sessions = None
                 if rules is not None and rules.births is not None:
-                    _add(births, messages, rules.births)
+                    for some in messages.to_batches():
+                        births.add(certificates(some, rules.births))
                     sessions = births.sessions(0)
                 files = {table: sink.writing(SCHEMAS[table]) for table, sink in sinks.items()}
                 reads = Reads(identity, mapping=rules, sessions=sessions)
@@ -116,15 +116,3 @@ def _parts(
             some = []
     if sum(map(len, some)):
         yield pa.Table.from_batches(some)
-
-
-def _add(births: Births, messages: pa.Table, expression: str) -> None:
-    """Add the birth certificates of Sparkplug B that are among messages."""
-    at = messages["timestamp"].cast(pa.int64())
-    columns = [messages["topic"], messages["payload"], at, messages["offset"]]
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    births.add(
-        sorted(
-            (row for row in rows if re.search(expression, row[0] or "")), key=lambda row: row[2:]
-        )
-    )

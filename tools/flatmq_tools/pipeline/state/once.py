@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from .. import checkpoints, delta_batches, delta_files, durable
 from ..delta import Delta
 from ..delta_files import Added, Files
-from ..jobs import columns, measurements
+from ..jobs import columns
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads
 from ..mapping.births import Births
@@ -31,7 +31,6 @@ from .store import Place, StateError, Store
 from .taking import SCHEMAS, Fix, Taken, Task
 
 _ROWS = 1_000_000  # of raw that are read again at a time
-_MESSAGE = ", ".join(f"{n} {kind}" for n, kind in (columns.MESSAGE | columns.INVALID).items())
 _MADE = ("measurements", "dead_letters")
 """Tables that the first batch makes, also without rows."""
 
@@ -110,9 +109,11 @@ class Once:
                 self._files[name] = self._tables[name].writing(SCHEMAS[name])
         reads = self._reads
         if reads.mapping is not None and reads.mapping.births is not None:
-            messages = delta_batches.rows_of(units, self._raw, _MESSAGE)
-            sessions = measurements.sessions(messages, reads.mapping, self._births)
-            reads = dataclasses.replace(reads, sessions=sessions)
+            births = Births() if self._births is None else self._births
+            read = partial(taking.certificates, self._raw, reads.mapping.births)
+            found = [row for part in delta_batches.work(units, read) for row in part]
+            births.add(sorted(found, key=lambda row: row[2:]))
+            reads = dataclasses.replace(reads, sessions=births.sessions(0))
         files = {name: self._files[name] for name in tables}
         task = Task(self._raw, reads, self._bounds, self._status, files)
         return delta_batches.work(units, partial(taking.take, task))

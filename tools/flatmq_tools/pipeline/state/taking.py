@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from ..delta_batches import Unit, read
 from ..delta_files import Added, Files, store
+from ..jobs import parsing
 from ..jobs.columns import INVALID, MESSAGE, pattern
 from ..jobs.limits import Bounds
 from ..jobs.parsing import DIFFERS, RECORD, Reader, Reads, with_messages
@@ -124,6 +125,17 @@ def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
         pa.Table.from_batches(keys, KEYS), {name: each.added for name, each in files.items()},
         heard.came(), [*heard.statuses.values()], **found,
     )  # fmt: skip
+
+
+def certificates(
+    raw: str, expression: str, units: list[tuple[str, int]]
+) -> list[tuple[str, bytes, int, int]]:
+    """Return the birth certificates of Sparkplug B in row groups: see `parsing.certificates`."""
+    found = []
+    for messages in read(raw, map(Unit._make, units), MESSAGES):
+        valid = messages.filter(messages["invalid_properties"].is_null())
+        found += parsing.certificates(valid, expression)
+    return found
 
 
 def _keys(packs: pa.RecordBatch, per_pack: Sequence[Ints]) -> pa.RecordBatch:
