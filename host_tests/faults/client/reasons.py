@@ -112,10 +112,16 @@ def disconnected(env, client):
     env.ask("release")
 
 
+def _disconnect(env, client, code):
+    """Ask for DISCONNECT between two deliveries: an answer on its way would meet a reset."""
+    env.until("PUBREL", lambda: not any(client.received), client)
+    env.ask("disconnect", code)
+
+
 def taken_over_for_good(env, client):
     """After DISCONNECT 0x8E the client does not try again at once, but after `retry_max_ms`."""
     most = client.retry_max_ms
-    env.ask("disconnect", "8e")
+    _disconnect(env, client, "8e")
     env.fault()
     env.loses(client, "closed")
     env.equal(client.error.code, 0x8E, "code")
