@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 
 import sizes
 from flatmq_tools.pipeline.state import arrivals, groups
-from flatmq_tools.pipeline.state.arrivals import Arrivals, Marked, State
+from flatmq_tools.pipeline.state.arrivals import Arrivals, Marked, State, Status
+from flatmq_tools.pipeline.state.batch import Batch
+from flatmq_tools.pipeline.state.history import Came
 from flatmq_tools.pipeline.state.known import Known
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, StateError, Store
+from flatmq_tools.pipeline.state.taking import KEYS, Taken
 
 HIGHEST = (1 << 63) - 1
 
@@ -203,6 +206,19 @@ def test_tables_are_refreshed_while_the_queries_go_on(
         known.close()
     with pytest.raises(StateError, match="no disk"):
         known.look()
+
+
+def test_the_newest_status_of_a_batch_counts_whatever_task_has_it(tmp_path: Path) -> None:
+    """A task may have a day that is before that of another one."""
+    day, none = 86_400_000_000, KEYS.empty_table()
+    with Store(tmp_path / "s.sqlite") as store:
+        state = State(store)
+        parts = [
+            Taken(none, {}, Came.nothing(), [Status("a", f"of day {n}", n * day, n)])
+            for n in (1, 5, 2)
+        ]
+        state.commit(Batch(state, parts).marked, Place("q", 0, None, None))
+        assert store.db.execute("SELECT status FROM devices").fetchall() == [("of day 5",)]
 
 
 @given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=200))
