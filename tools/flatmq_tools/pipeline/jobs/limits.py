@@ -1,4 +1,4 @@
-"""The numbers that define what is lost and who is silent, for Spark's jobs and for the state."""
+"""The numbers that define what is lost, who is silent, and which times are too far off."""
 
 from __future__ import annotations
 

@@ -50,8 +50,9 @@ class Batch:
         came = _together([part.came for part in parts])
         self.messages = int(came.messages.sum())
         now = int(came.last.max()) if len(came.last) else None
-        told = [status for part in parts for status in part.statuses]
-        newest = {one.device: one for one in sorted(told, key=lambda one: (one.at, one.offset))}
+        statuses = [status for part in parts for status in part.statuses]
+        statuses.sort(key=lambda status: (status.at, status.offset))
+        newest = {status.device: status for status in statuses}
         self.marked: Marked = state.mark(arrivals, [*newest.values()], now, others, came)
         self.marked.counters = counters
         self._copies: Bools = np.zeros(len(keys), np.bool_)
