@@ -68,11 +68,11 @@ _BOOT = (
 class Devices:
     """The state of all devices at a moment.
 
-    silent_after  s without a pack after which a device is silent; 3 of its usual intervals if not
-                  given, or of the fleet's for a device that was heard only once
+    A device is silent after 3 of its usual intervals without a pack, or of the fleet's if it was
+    heard only once.
     """
 
-    def __init__(self, db: sqlite3.Connection, silent_after: float | None = None) -> None:
+    def __init__(self, db: sqlite3.Connection) -> None:
         row = db.execute("SELECT now FROM place").fetchone()
         self.now: int | None = None if row is None else row[0]
         """When the newest message came."""
@@ -86,8 +86,6 @@ class Devices:
         fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
         self.after = QUIET * np.where(np.isnan(usual), fleet, usual)
         """s without a pack after which each is silent."""
-        if silent_after is not None:
-            self.after = np.full(len(usual), float(silent_after))
         self.asleep = np.array([s == "asleep" for s in self._rows["status"]], np.bool_)
         self.heard = ints(self._rows["heard"])
         self.arrived = ints(self._rows["arrived"])
@@ -104,7 +102,6 @@ class Devices:
             ).fetchall(),
             _UNNUMBERED,
         )
-        self._given = silent_after
 
     def position(self, ids: Ints) -> Ints:
         """Return where devices with these numbers are."""
@@ -166,8 +163,6 @@ class Devices:
         ranked = np.sort(long[~np.isnan(long)])
         fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
         after = QUIET_UNNUMBERED * np.where(np.isnan(long), fleet, long)
-        if self._given is not None:
-            after = np.full(count, float(self._given))
         heard = ints(others["heard"])
         silent_s = np.where(known(heard), ((self.now or 0) - heard) / 1e6, np.nan)
         return usual, silent_s, silent_s > after, after
