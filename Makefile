@@ -47,7 +47,7 @@ endef
 
 help:
 	@echo "make demo      a board's sketch publishes, this machine receives: a look in a few seconds"
-	@echo "make tools     the flatmq command, with all that it needs for boards, in $(BIN)"
+	@echo "make tools     the flatmq command, with all that it needs for boards, and the client for mip"
 	@echo "make test      lint, types and the tests; TESTS=host_tests/unit for some, WORKERS=0 for one process"
 	@echo "make test-board EMULATE=firmware.uf2  the tests with a board, emulated; or BOARD_PORT=... for a real one"
 	@echo "make proofs    every test and every proof in its long form, in hours; writes docs/results.md"
@@ -91,8 +91,12 @@ deploy: $(VENV)/boards.stamp
 	@$(if $(BOARD),,echo "make deploy BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
 	@$(BIN)/flatmq deploy $(BOARD)$(if $(PORT), --port $(PORT))$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")
 
-tools: $(VENV)/boards.stamp
+tools: $(VENV)/boards.stamp build/mip/package.json
 	@echo "$(BIN)/flatmq is there; '. $(BIN)/activate' puts it on the PATH"
+
+build/mip/package.json: $(VENV)/boards.stamp $(shell find lib -name '*.py')
+	@echo "compiling the client for boards into build/mip ..."
+	@$(BIN)/python -m flatmq_rigs packages build/mip
 
 # With --quiet, mkdocs drops the warnings before --strict counts them.
 docs: $(VENV)/docs.stamp

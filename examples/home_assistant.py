@@ -1,6 +1,6 @@
 """A relay and a counter of its switchings, which appear in Home Assistant by themselves.
 
-Needs `mpremote mip install lib/ha.json` on a board with Wi-Fi, a relay at GPIO 16, and Home
+Needs `mpremote mip install build/mip/ha.json` on a board with Wi-Fi, a relay at GPIO 16, and Home
 Assistant with its MQTT integration, connected to the same broker.
 """
 

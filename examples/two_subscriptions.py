@@ -1,6 +1,6 @@
 """Two asyncio tasks, each with its own subscription: a valve and a lamp.
 
-Needs `mpremote mip install lib/aio.json` on a board; runs on a computer as it is.
+Needs `mpremote mip install build/mip/aio.json` on a board; runs on a computer as it is.
 """
 
 import asyncio

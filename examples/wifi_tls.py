@@ -1,8 +1,8 @@
 """Publish the temperature of a Pico W's chip every minute, over Wi-Fi and TLS.
 
-Needs `mpremote mip install lib/tls.json`, and a broker with TLS. `flatmq tls HOST` prints the pin,
-which is all that the board has to know of the broker's certificate: no authority and no clock.
-On an ESP32, `esp32.mcu_temperature()` or another sensor replaces the ADC.
+Needs `mpremote mip install build/mip/tls.json`, and a broker with TLS. `flatmq tls HOST` prints
+the pin, which is all that the board has to know of the broker's certificate: no authority and no
+clock. On an ESP32, `esp32.mcu_temperature()` or another sensor replaces the ADC.
 """
 
 import time

@@ -64,9 +64,9 @@ COVERED = {
         "test_a_qemu_without_a_radio",
     ),
     "python -m flatmq_rigs board-bench": ("hil/test_hil.py", "test_everything"),
-    "mpremote mip install package.json": (
+    "mpremote mip install build/mip/package.json": (
         "test_package.py",
-        "test_mpremote_installs_a_part_from_the_checkout",
+        "test_mpremote_installs_a_part_of_a_release",
     ),
     "mpremote mip install build/release/mpy6/package.json": (
         "test_package.py",

@@ -295,11 +295,18 @@ def steps(board: str, folder: _Folder) -> int:
 
 
 @command(main)
-def packages() -> None:
-    """Write what `mip install` reads into the checkout."""
+def packages(folder: Annotated[Path | None, common.FOLDER] = None) -> None:
+    """Write what `mip install` reads.
+
+    The compiled client goes into FOLDER. Without it, the lists of the sources in the checkout are
+    written again.
+    """
     from . import packages as mip
 
-    mip.write()
+    if folder is None:
+        mip.write()
+    else:
+        mip.compiled(folder)
 
 
 @command(main)

@@ -1,7 +1,8 @@
-"""Write what `mip install` reads: package.json, and a JSON file for each other part of flatmq.
+"""Write what `mip install` reads: a JSON file for each part of flatmq, which lists its files.
 
-They are written into the checkout for the sources, and into the folder mpyN of a release for the
-.mpy files, where N is the version of the .mpy format.
+A checkout has the lists of the sources, for who installs from GitHub. `make tools` and a release
+write a folder with the .mpy files and their lists: with them a board compiles nothing, and holds
+less.
 
 A package lists every file that it needs, those of the core too: mip takes `deps` from an index or
 a full URL, and neither is the same for a checkout, a fork and a release. Paths are relative to the
@@ -136,16 +137,21 @@ def write(root: Path = ROOT) -> None:
         path(part, root).write_text(document(part), encoding="utf-8")
 
 
-def release(into: Path) -> Path:
-    """Compile all parts, write their JSON files, and return their folder.
+def compiled(folder: Path) -> None:
+    """Compile all parts into a folder, and write their JSON files beside them.
 
-    Raises bytecode.CompileError.
+    What was compiled before is removed. Raises bytecode.CompileError.
     """
-    folder = into / f"mpy{bytecode.mpy('', 'empty.py')[1]}"
     for old in (*folder.rglob("*.mpy"), *folder.glob("*.json")):
         old.unlink()
     bytecode.compiled(folder)
     for part in PARTS:
         text = document(part, "flatmq", "mpy")
         (folder / f"{part}.json").write_text(text, encoding="utf-8")
+
+
+def release(into: Path) -> Path:
+    """Do the same in the folder mpyN, N being the version of the .mpy format, and return that."""
+    folder = into / f"mpy{bytecode.mpy('', 'empty.py')[1]}"
+    compiled(folder)
     return folder
