@@ -233,3 +233,12 @@ def test_a_run_removes_old_days_and_goes_on(
         running.finish()
     assert count(out / "raw") == 11
     assert any(line.startswith("removed 1 day before ") for line in lines)
+
+
+def test_a_table_that_is_replaced_is_read_from_a_few_commits(tmp_path: Path) -> None:
+    """So to replace it takes as long after a thousand times."""
+    rows = pa.table({"n": [1]})
+    for _ in range(25):
+        delta.replace(rows, tmp_path)
+    last = json.loads((tmp_path / "_delta_log" / "_last_checkpoint").read_text())
+    assert DeltaTable(tmp_path).version() - last["version"] < 10

@@ -32,6 +32,8 @@ _CONFIGURATION = {
     # Only `maintenance` knows what the queries have still to read.
     "delta.enableExpiredLogCleanup": "false",
 }
+_OFTEN = {"delta.checkpointInterval": "10"}
+"""For a table that is replaced: each time its log is read from the last checkpoint on."""
 _LOG = "_delta_log"
 _TRIES = 10  # of a commit, if others change the table meanwhile
 
@@ -236,7 +238,7 @@ def replace(
         rows if isinstance(rows, pa.Table) else arrow(rows),
         mode="overwrite",
         schema_mode="overwrite",
-        configuration=_CONFIGURATION,
+        configuration=_CONFIGURATION | _OFTEN,
         storage_options=storage_options,
     )
 
