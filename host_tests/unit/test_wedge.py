@@ -41,6 +41,7 @@ from unit.fake_link import Bench, Clock
 
 GIVE_UP = 3
 BAD = b"bad"
+LARGE = bytes(20_000)
 
 
 @pytest.fixture
@@ -446,6 +447,72 @@ def test_an_outage_drops_no_message_in_pieces(qos: int, clock: Clock) -> None:
     broker.settled()
     assert [len(payload) for payload in payloads(broker)] == [100_000]
     nothing_dropped(broker)
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_broker_that_is_ill_drops_no_message_in_pieces(
+    qos: int, others: int, clock: Clock
+) -> None:
+    """It closes on every message for a while, which shows nothing about this one."""
+    broker = ScriptedBroker(clock, give_up=GIVE_UP)
+    client = broker.client
+    broker.online()
+    client.publish_from(b"large", LARGE, qos)
+    for number in range(others):
+        client.publish(b"t", b"%d" % number, 1)
+    ill(broker, 5 * GIVE_UP)
+    nothing_dropped(broker)
+    broker.settled()
+    assert set(payloads(broker)) == {LARGE, *(b"%d" % n for n in range(others))}
+    nothing_dropped(broker)
+
+
+def ill(broker: ScriptedBroker, times: int) -> None:
+    """Have a broker that closes so many connections, each on the first bytes of a PUBLISH."""
+
+    def is_lost() -> bool:
+        connection = broker.connections[-1]
+        if not connection.ended and (connection.rest[:1] >= b"0" or connection.of_type(PUBLISH)):
+            broker.close()
+        return broker.client.stats.losses >= wanted
+
+    wanted = broker.client.stats.losses + times
+    well, broker.refuses = broker.refuses, lambda message: True
+    broker.until(is_lost)
+    broker.refuses = well
+
+
+@pytest.mark.parametrize("bad", ["large", "small"])
+def test_a_message_in_pieces_and_a_refused_one_let_each_other_pass(bad: str, clock: Clock) -> None:
+    """The broker was ill, and then refuses only one of them, for ever."""
+    broker = ScriptedBroker(clock, give_up=0)
+    client = broker.client
+    broker.online()
+    client.publish_from(b"large", LARGE, 1)
+    client.publish(b"small", b"", 1)
+    ill(broker, 9)
+    broker.refuses = lambda message: message.topic == bad.encode()
+    broker.until(lambda: client.pending == 1)
+    assert [m.topic for m in broker.onward] == [b"small" if bad == "large" else b"large"]
+    broker.losses(9)
+    assert client.pending == 1
+    nothing_dropped(broker)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_message_in_pieces_that_is_not_acknowledged_in_time_comes_again(
+    times: int, clock: Clock
+) -> None:
+    broker = ScriptedBroker(clock, ack_timeout=5)
+    broker.online()
+    broker.ignores = lambda message: True
+    broker.client.publish_from(b"large", LARGE, 1)
+    broker.losses(times)
+    assert "acknowledge" in str(broker.client.error)
+    broker.ignores = lambda message: False
+    broker.settled()
+    assert payloads(broker) == [LARGE]
 
 
 # By hand

@@ -72,7 +72,7 @@ class Alone:
             if c.five:
                 c.five.allot(c)
             return c.alone.next(sent) if c.alone else c.end - sent
-        if c.large and c.large.waits:
+        if c.large and c.large.waits and not c.large.behind:
             return 0
         if self.asked < 2:
             if not self.asked:
@@ -141,7 +141,7 @@ class Alone:
         `flight`: see `dial.mark`.
         """
         c = self.client
-        self.left = c.pending
+        self.left = c.pending - c.large.waits if c.large else c.pending
         pid = self.alone
         if pid > 0 and find(c, pid) < 0:
             self._taken()

@@ -153,7 +153,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         except MemoryError:  # it counts from the next such close on
             pass
     if c.large:
-        c.large.lost(closed and flight is None)
+        c.large.lost(closed, flight)
     if error is _LEFT:
         c.state = "offline"
         c.leaving = c.error = None

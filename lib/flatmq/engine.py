@@ -168,6 +168,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         # The nearest deadline of an acknowledgement, PINGRESP, and PINGREQ.
                         i = c.tick
                         h = c.kept and sent
+                        if c.large:
+                            h = h or (c.large.waits and not c.large.sending)
                         if c.requests:
                             h = h or c.subs.count(c)
                             i = c.subs.late(c)
@@ -494,6 +496,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             if sent and not c.kept:  # what left at QoS 0 behind the last one
                                 q[0:sent] = b""
                                 c.end = sent = 0
+                            if c.large and c.large.behind and not c.kept:
+                                c.large.turn()
+                                continue
                             break
                         if c.leaving is not None and c.leaving.__class__ is bytes:
                             break

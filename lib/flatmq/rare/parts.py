@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PART = const(512)  # bytes handed to the network at once; with more, a board would block
 _BURST = const(8)  # parts per step, so that a poll does other things too
+_BEHIND = const(2)  # closes in a row after which the others go first
 
 
 def publish_from(
@@ -49,12 +50,16 @@ class Parts:
     `waits` is 1 until the message is written, or at QoS 1 acknowledged. `sending` is True until
     it is written. `began` is True while only a part of the packet has left, so that nothing else
     may leave. `next` puts the bytes to be written next into `data`, from `at` on.
+
+    After two closes in a row on this message, those in the queue go before it on every other
+    connection: `behind` is True until they are settled. After `give_up` closes it is set aside,
+    but only once the broker has taken others meanwhile: see `alone`.
     """
 
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.waits = 0
-        self.sending = self.began = False
+        self.sending = self.began = self.behind = False
         self.pid = 0
         self.data: Any = b""
         self.at = 0
@@ -69,6 +74,8 @@ class Parts:
         self.trusted = False  # the session is the one of the connection before
         self._tried = False  # begun on an earlier connection, so that DUP is due
         self._strikes = 0  # times in a row that the peer closed the connection on it
+        self._ahead = 0  # messages at QoS 1 and 2 that go before it now
+        self._proof = False  # the broker has taken others since the first of these closes
 
     def publish(self, head: int, topic: bytes, source: "Any", block: bytes = b"") -> "int | None":
         """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`.
@@ -111,6 +118,7 @@ class Parts:
         self._topic = topic
         self._tried = False
         self._strikes = self._burst = 0
+        self._proof = False
         self.waits = 1
         self.sending = True
         c.pending += 1
@@ -173,7 +181,7 @@ class Parts:
     def _release(self):
         self.pid = self.waits = 0
         self._client.pending -= 1
-        self.sending = False
+        self.sending = self.behind = False
         self._source = self._payload = None
         if self._client.five:
             self._client.five.allot(self._client)
@@ -197,15 +205,34 @@ class Parts:
         if c.on_dropped:
             c.on_dropped(pid, self._topic, reason)
 
-    def lost(self, closed: bool) -> None:
+    def turn(self) -> None:
+        """Begin to send it: those that went before it are settled."""
+        self.behind = False
+        self.sending = True
+        if self._ahead:
+            self._proof = True
+
+    def lost(self, closed: bool, flight: "int | None") -> None:
         """Handle the end of a connection: the message is sent again from its start.
 
-        `closed`: by the peer, while nothing else was in flight.
+        closed   by the peer
+        flight   the message of the queue that was in flight: see `dial.mark`
         """
-        in_flight = self.began or (self.waits and not self.sending)
+        c = self._client
+        in_flight = self.began or not (self.sending or self.behind)
         self.began = False
         self.sending = bool(self.waits)
-        if self.waits:
-            self._strikes = self._strikes + 1 if closed and in_flight else 0
-            if self._strikes and self._strikes == self._client.give_up:
-                self.set_aside("the broker closed the connection on it")
+        if not self.waits:
+            return
+        if not closed or (flight is not None and not self.behind):
+            self._strikes = 0  # it is not shown that this message is the reason
+        elif in_flight:
+            self._strikes += 1
+        if not self._strikes:
+            self._proof = False
+        elif self._proof and self._strikes >= c.give_up > 0:
+            self.set_aside("the broker closed the connection on it")
+            return
+        self.behind = self._strikes >= _BEHIND and c.end > 0 and not self.behind
+        self.sending = not self.behind
+        self._ahead = c.kept

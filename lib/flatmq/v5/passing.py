@@ -189,8 +189,8 @@ class End:
     def publish(self, *_message: "Any") -> None:
         """Return None: there is no room for another message."""
 
-    def lost(self, closed: bool) -> None:
+    def lost(self, closed: bool, flight: "int | None") -> None:
         """Handle the end of the connection."""
         self._client.large = self._large
         if self._large:
-            self._large.lost(closed)
+            self._large.lost(closed, flight)
