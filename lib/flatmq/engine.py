@@ -497,7 +497,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 q[0:sent] = b""
                                 c.end = sent = 0
                             if c.large and c.large.behind and not c.kept:
-                                c.large.turn()
+                                c.large.resume()
                                 continue
                             break
                         if c.leaving is not None and c.leaving.__class__ is bytes:

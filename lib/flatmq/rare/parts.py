@@ -205,7 +205,7 @@ class Parts:
         if c.on_dropped:
             c.on_dropped(pid, self._topic, reason)
 
-    def turn(self) -> None:
+    def resume(self) -> None:
         """Begin to send it: those that went before it are settled."""
         self.behind = False
         self.sending = True
