@@ -230,14 +230,21 @@ class Delta:
 
 
 def replace(
-    rows: DataFrame | pa.Table, folder: str | Path, storage_options: dict[str, str] | None = None
-) -> None:
-    """Have the Delta table in `folder` be these rows alone, in one step."""
+    rows: DataFrame | pa.Table, folder: str | Path, storage_options: dict[str, str] | None = None,
+    *, by: str | None = None, where: str | None = None,
+) -> None:  # fmt: skip
+    """Have the Delta table in `folder` be these rows alone, in one step.
+
+    by     the column by which the table is partitioned
+    where  a condition on that column: only such rows are replaced
+    """
     write_deltalake(
         str(folder),
         rows if isinstance(rows, pa.Table) else arrow(rows),
         mode="overwrite",
-        schema_mode="overwrite",
+        schema_mode=None if where else "overwrite",
+        partition_by=by,
+        predicate=where,
         configuration=_CONFIGURATION | _OFTEN,
         storage_options=storage_options,
     )

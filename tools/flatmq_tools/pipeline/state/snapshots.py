@@ -1,8 +1,8 @@
 """The tables health, devices and gaps, made of the state.
 
 A boot is closed once a later one was heard and the last pack of it is a day old. What is to be
-said of closed boots lies in files that do not change; a refresh computes the open ones alone. A
-pack that comes late opens its boot again.
+said of closed boots lies in files that do not change; a refresh computes the open ones alone, and
+replaces their rows in the tables. A pack that comes late opens its boot again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Snapshots:
         self._out = out
         self._kept = _folder_of_closed(file)
         self._one = threading.Lock()
-        self._written: Place | None = None  # how far the messages were that the tables are of
+        self._written: Place | None = None  # how far the messages were that the tables are of,
+        self._closed: list[str] = []  # and the files of closed boots that are in them
 
     def refresh(self) -> float:
         """Write the tables as of now, and return how many seconds that took.
@@ -69,11 +70,17 @@ class Snapshots:
             devices = Devices(db)
             health, gaps = tables.of_boots(db, devices)
         gaps = pa.concat_tables([gaps, tables.open_silences(devices)])
-        for name, table in (("health", health), ("gaps", gaps), ("devices", devices.table())):
-            closed = [self._kept / name / file for file in files] if name in _CLOSED else []
-            parts = [pq.read_table(file, schema=table.schema) for file in closed]
-            replace(pa.concat_tables([*parts, table]), of(self._out, name))
-        self._written = place
+        whole = not there or self._written is None or files != self._closed
+        for name, table in (("health", health), ("gaps", gaps)):
+            parts = [_marked(table, False)]
+            if whole:
+                closed = [self._kept / name / file for file in files]
+                rows = [pq.read_table(file, schema=table.schema) for file in closed]
+                parts += [_marked(each, True) for each in rows]
+            where = None if whole else "closed = false"
+            replace(pa.concat_tables(parts), of(self._out, name), by="closed", where=where)
+        replace(devices.table(), of(self._out, "devices"))
+        self._written, self._closed = place, files
 
     # Closed boots
 
@@ -157,6 +164,11 @@ class Snapshots:
         (count,) = db.execute(f"SELECT count(*) {_CLOSABLE}", (now - _DAY,)).fetchone()
         (last,) = db.execute("SELECT max(closed) FROM parts").fetchone()
         return count > 0 and (last is None or count >= _MANY or not -_DAY < now - last < _DAY)
+
+
+def _marked(table: pa.Table, closed: bool) -> pa.Table:
+    """Return rows with a column that says whether their boots are closed."""
+    return table.append_column("closed", pa.array([closed] * len(table), pa.bool_()))
 
 
 _CLOSABLE = (
