@@ -73,14 +73,14 @@ class Env:
         """A topic (bytes) that no other run uses."""
         return self.token + b"/" + text
 
-    def client(self, name, **options):
+    def client(self, name, kind=Client, **options):
         """A client that has not started, with buffers as small as the scenarios allow."""
         options.setdefault("tx_size", 512)
         options.setdefault("rx_size", 512)
         options.setdefault("retry_ms", 20)
         options.setdefault("retry_max_ms", 100)
         options.setdefault("version", self.version)
-        return Client(self.token + b"-" + name, self.host, self.port, **options)
+        return kind(self.token + b"-" + name, self.host, self.port, **options)
 
     def online(self, name, **options):
         """A client that is connected."""

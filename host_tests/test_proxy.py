@@ -7,11 +7,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from flatmq_rigs.proxy import DOWN, UP, Direction, Fault, Proxy, Rules, Way
+from observer import until
 
 HOST = "127.0.0.1"
 PATIENCE = 20  # seconds until what must come is given up
@@ -124,14 +125,6 @@ def shows(end: socket.socket, fault: Fault, before: bytes) -> bool:
     return read(end, len(before)) == before and is_quiet(end)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; fail when it does not come."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("way", BOTH)
 def test_bytes_pass_unharmed_until_both_ends_have_closed(bench: Bench, way: Direction) -> None:
     proxy = bench.proxy()
@@ -145,7 +138,7 @@ def test_bytes_pass_unharmed_until_both_ends_have_closed(bench: Bench, way: Dire
     link[other(way)].close()
     assert read(link[way]) == b"answer"
     link[way].close()
-    until(lambda: proxy.open == 0)
+    until("the end of the link", lambda: proxy.open == 0)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +205,7 @@ def test_a_quiet_link_hides_the_end_of_one_from_the_other(
     if not is_reset:
         assert proxy.open == 1
         link[DOWN].close()
-        until(lambda: proxy.open == 0)
+        until("the end of the link", lambda: proxy.open == 0)
 
 
 def test_silence_takes_everything_and_a_stall_nothing(bench: Bench) -> None:
@@ -265,7 +258,7 @@ def test_refuse_and_accept_again_at_the_same_port(bench: Bench) -> None:
     for link in links:  # whose ends have the port as well
         for end in link.values():
             end.close()
-    until(lambda: proxy.open == 0)
+    until("the end of the link", lambda: proxy.open == 0)
     if sys.platform == "linux":  # elsewhere no socket refuses and keeps its port
         with socket.socket() as thief, pytest.raises(OSError, match="in use"):
             thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

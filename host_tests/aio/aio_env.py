@@ -15,12 +15,8 @@ class Env(scenario_env.Env):
 
     def client(self, name, kind=Client, **options):
         """A client that does not run, with buffers as small as the scenarios allow."""
-        options.setdefault("tx_size", 512)
         options.setdefault("rx_size", 256)
-        options.setdefault("retry_ms", 20)
-        options.setdefault("retry_max_ms", 100)
-        options.setdefault("version", self.version)
-        return kind(self.token + b"-" + name, self.host, self.port, **options)
+        return super().client(name, kind, **options)
 
     async def soon(self, awaitable):
         """Return what a coroutine returns; fail if that takes too long."""

@@ -32,7 +32,7 @@ def connected(python: str, address: str, **tls: Any) -> str:
         TESTS / "run_linked.py",
         *("secure_scenarios", "connect_raises"),
         heap=HEAP,
-        folders=[TESTS / "tls"],
+        folders=[TESTS / "tls", TESTS / "scenarios"],
         hear=said.append,
         host=host,
         port=int(port),

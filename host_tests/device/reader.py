@@ -75,3 +75,19 @@ def taking(link, reader, packet, count=1):
     while True:
         link.give(packet)
         yield reader.took(count)
+
+
+def skipping(topic, payload, properties=None):
+    """The operation in which a message at QoS 1 is skipped and acknowledged.
+
+    The one behind it is not skipped.
+    """
+    link, client, reader, after = receiving(TOPIC, qos=1)
+    packet = packets.numbered(topic, payload, 0x32, properties).with_id(99) + after
+    while True:
+        before = client.stats.skipped
+        link.feed(packet)
+        while client.poll():
+            pass
+        skipped = client.stats.skipped == before + 1 and link.took(packets.PUBACK.with_id(99))
+        yield skipped and reader.took(1)

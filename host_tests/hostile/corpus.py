@@ -1,9 +1,10 @@
 """The kept cases: those of the rules, those of past faults, and one for each step of the client.
 
 corpus.txt (MQTT 3.1.1 and 3.1) and corpus5.txt have a line for each: its name, then its bytes.
-"found" and "crafted" are faults that the client once had; the others, by chance and grown by the
-guided fuzzer, each took a step in the client or oracle that none before it took. Add a line for
-each finding; `python -m hostile.judge --case` shows the steps of one.
+"found" and "crafted" are faults that the client once had; the others came by chance, and are few
+that together take each step in the client and the oracle three times, if any case does, and find
+each of the `mutants`. Add a line for each finding; `python -m hostile.judge --case` shows the
+steps of one.
 
 `python -m hostile.corpus VERSION` judges them with the flatmq that Python finds first.
 """

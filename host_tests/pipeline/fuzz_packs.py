@@ -7,8 +7,7 @@ bytes, on topic names of every kind.
 
 Each message must become rows or a dead letter with a reason, whatever it is; no batch may fail, no
 good pack may suffer from its neighbours, and the quick way of reading a pack must say the same as
-the rules of SenML. A share goes through Spark into the tables measurements and dead_letters,
-and into the health tables.
+the rules of SenML. A share goes through Spark into the tables measurements and dead_letters.
 """
 
 from __future__ import annotations
@@ -358,8 +357,6 @@ def through_spark(spark: SparkSession, count: int, seed: int, folder: Path) -> C
     """Have Spark make the tables of so many, and read them back. Finding."""
     from pyspark.sql import functions as F
 
-    from pipeline.oracle_health import Health
-
     source = documents(seed)
     batch = [next(source)[1] for _ in range(count)]
     # Spark has a topic name as bytes, and passes on what is not UTF-8: so does this.
@@ -378,9 +375,6 @@ def through_spark(spark: SparkSession, count: int, seed: int, folder: Path) -> C
             ("dead_letters", measurements.dead(packs)),
         ):
             table.write.parquet(str(folder / name))
-        health = Health(frame, status=["#"], packs=packs)
-        for name, table in (("health", health.boots()), ("devices", health.devices())):
-            table.write.parquet(str(folder / name))
         of = {row.offset: row.dead for row in packs.groupBy("offset").agg(
             F.max(F.col("reason").isNotNull()).alias("dead")).collect()}  # fmt: skip
     finally:
@@ -393,7 +387,7 @@ def through_spark(spark: SparkSession, count: int, seed: int, folder: Path) -> C
     # Times may be of any year, and are left alone: datetime ends with the year 9999.
     tables = {
         name: ds.dataset(folder / name, format="parquet")
-        for name in ("measurements", "dead_letters", "health", "devices")
+        for name in ("measurements", "dead_letters")
     }
     rows = {name: table.count_rows() for name, table in tables.items()}
     if sum(of.values()) != rows["dead_letters"]:
@@ -418,7 +412,7 @@ was also read by the rules of SenML, with the same result.
 {results.table(["", "messages", "of these dead letters"], rows)}
 
 Another {spark["messages"]:,} went through Spark: {spark["dead"]:,} rows in `dead_letters`,
-{spark["measurements"]:,} in `measurements`, {spark["devices"]:,} in `devices`.
+{spark["measurements"]:,} in `measurements`.
 """
 
 

@@ -1,292 +1,179 @@
-"""The tables health, devices and gaps as they must be: asked of Spark, of all messages at once.
+"""The tables health, devices and gaps as they must be, of all events of a fleet at once.
 
-Of packs that arrived at the same time, the one with the lower `offset` is the first and the others
-are copies.
+Of packs that arrived at the same time, the one that comes first in the list is the first and the
+others are copies. Of devices whose packs have no numbers, arrivals alone say something: when they
+were heard, how often they usually are, and which packs the broker marked as repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+import pyarrow as pa
 
-from flatmq_tools.pipeline.jobs.columns import STATUS, matched, messages
-from flatmq_tools.pipeline.jobs.limits import FAR, MOST, QUIET
-from flatmq_tools.pipeline.jobs.measurements import packs as parsed
-from pipeline import oracle_arrivals as arrivals
+from flatmq_tools.pipeline.jobs.limits import FAR, MOST, QUIET, QUIET_UNNUMBERED
+from pipeline.messages import at
 
 _STATUS = 32  # characters of a status that are kept
-_BOOT = ("device", "boot")
-_COUNTS = ("received", "lost", "unheard", "duplicates", "reordered")
+_BURST = 1.0  # s; packs without numbers that come closer together are one sign of life
+_PARTS = {"delay_p50": 0.5, "delay_p95": 0.95, "delay_p99": 0.99}
+
+Row = dict[str, Any]
 
 
-class Health:
-    """The packs of some messages and what they show: `boots`, `devices` and `gaps`.
+class Event(NamedTuple):
+    """A pack, or a status if `seq` is None.
 
-    status  topic filters of statuses; the second level names the device
-    packs   what `measurements.packs` makes of the messages, if that is there already
+    With `seq` -1 it is a pack without numbers, which may be retained or sent again. The delay is
+    in ms.
     """
 
-    def __init__(
-        self, frame: DataFrame, status: Sequence[str] = STATUS, packs: DataFrame | None = None
-    ) -> None:
-        self._messages = messages(frame)
-        self._now = F.broadcast(self._messages.agg(F.max("timestamp").alias("now")))
-        self._status = self._newest_status(status)
-        if packs is None:
-            packs = parsed(frame)
-        self._unnumbered = arrivals.unnumbered(packs)
-        self.packs = self._marked(packs)
-        """One row a pack that came: device, boot, seq, timestamp, offset, delay (ms; null where
-        the pack has no time of its own), and copy, reordered."""
-        self._kept: dict[str, DataFrame] | None = None
+    at: float
+    device: str
+    boot: int = 0
+    seq: int | None = None
+    delay: float | None = None
+    status: str = ""
 
-    def __enter__(self) -> Health:
-        self.packs = self.packs.persist(StorageLevel.DISK_ONLY)  # of however many there are
-        self._unnumbered = self._unnumbered.persist(StorageLevel.DISK_ONLY)
-        self._kept = {}
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for frame in (self._kept or {}).values():
-            frame.unpersist()
-        self._kept = None
-        self.packs.unpersist()
-        self._unnumbered.unpersist()
+def rank(values: Iterable[float | None], part: float) -> float | None:
+    """Return a percentile: the nearest rank of the values that are known."""
+    known = sorted(value for value in values if value is not None)
+    return known[math.ceil(part * len(known)) - 1] if known else None
 
-    def _once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """Return what several tables are made of; inside the context manager, make it once."""
-        if self._kept is None:
-            return make()
-        if name not in self._kept:
-            self._kept[name] = make().persist()
-        return self._kept[name]
 
-    def _newest_status(self, filters: Sequence[str]) -> DataFrame:
-        newest = F.struct("timestamp", "offset")
-        # Whatever it is: `decode` would end the query for bytes that are not UTF-8.
-        text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
-        told = F.max_by(F.struct(text.alias("status"), F.col("timestamp").alias("since")), newest)
-        return (
-            self._messages.where(matched(F.col("topic"), filters))
-            .groupBy(F.get(F.split("topic", "/"), F.lit(1)).alias("device"))
-            .agg(told.alias("told"))
-            .where("device is not null")
-            .select(
-                "device",
-                F.when(F.col("told.status") != "", F.col("told.status")).alias("status"),
-                F.col("told.since").alias("status_since"),
-            )
-        )
+def seconds(since: float, until: float) -> float:
+    """Return the time between two events as one in microseconds has it."""
+    return (at(until) - at(since)).total_seconds()
 
-    def _marked(self, packs: DataFrame) -> DataFrame:
-        arrival = ("timestamp", "offset")
-        same = Window.partitionBy(*_BOOT, "seq").orderBy(*arrival)
-        before = Window.partitionBy(*_BOOT).orderBy(*arrival).rowsBetween(
-            Window.unboundedPreceding, -1
-        )  # fmt: skip
-        delay = (F.unix_micros("timestamp") - F.unix_micros("time")) / 1000
-        return (
-            packs.where("reason is null and boot is not null")
-            .select(
-                *_BOOT, "seq", *arrival, F.when(F.col("told"), delay).alias("delay"),
-                (F.row_number().over(same) > 1).alias("copy"),
-            )
-            .withColumn("highest", F.max("seq").over(before))
-            .withColumn("reordered", F.expr("not copy and seq < coalesce(highest, 0)"))
-            .drop("highest")
-        )  # fmt: skip
 
-    def _first(self) -> DataFrame:
-        return self.packs.where(~F.col("copy"))
+def delays(events: Iterable[Event]) -> Row:
+    """Return the percentiles of their delays, in ms."""
+    values = [event.delay for event in events]
+    return {name: rank(values, part) for name, part in _PARTS.items()}
 
-    def _boots(self) -> DataFrame:
-        """Per boot, without what is known of the device."""
-        return self._once("boots", self._made_boots)
 
-    def _made_boots(self) -> DataFrame:
-        once = ~F.col("copy")
-        delays = F.percentile_approx(F.when(once, F.col("delay")), [0.5, 0.95, 0.99], 10_000)
-        boots = self.packs.groupBy(*_BOOT).agg(
-            F.min("timestamp").alias("first"),
-            F.max("timestamp").alias("last"),
-            F.count_if(once).alias("received"),
-            F.min("seq").alias("lowest"),
-            F.max("seq").alias("highest"),
-            F.count_if("copy").alias("duplicates"),
-            F.count_if("reordered").alias("reordered"),
-            delays.alias("delays"),
-        )
-        # Boots count up, whatever order their readings came in.
-        of_device = Window.partitionBy("device").orderBy("boot")
-        step = F.col("boot") - F.lag("boot").over(of_device)
-        starts = F.when(step.isNull(), 0).when(step > FAR, 1).otherwise(step)
+class _Device:
+    """All that came of a device, in the order of arrival."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        told = [event for event in events if event.seq is None]
+        self.status = (told[-1].status[:_STATUS] or None) if told else None
+        self.status_since = at(told[-1].at) if told else None
+        packs = [event for event in events if event.seq is not None]
+        self.packs = [event for event in packs if event.seq != -1]
+        self.first = list({(pack.boot, pack.seq): pack for pack in self.packs[::-1]}.values())
+        self.first.reverse()  # each number as it came first
+        self.first.sort(key=lambda pack: pack.at)
+        self.plain = [] if self.packs else packs
+        self.live = [pack for pack in self.plain if pack.status != "retain"]
+        arrivals = self.first or self.live
+        self.since = [(a.at, b.at, b.boot) for a, b in itertools.pairwise(arrivals)]
+        lengths = [seconds(a, b) for a, b, _ in self.since]
+        if self.plain:
+            lengths = [length for length in lengths if length >= _BURST]
+        self.usual = rank(lengths, 0.5)
+        self.long = rank(lengths, 0.95)
+        heard = self.packs or self.live
+        self.heard = heard[-1].at if heard else None
+
+
+def tables(events: Sequence[Event]) -> dict[str, pa.Table]:
+    """Return the three tables of these events, which are in the order of their arrival."""
+    of: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        of[event.device].append(event)
+    fleet = {name: _Device(sent) for name, sent in of.items()}
+    usual = rank((one.usual for one in fleet.values() if one.packs), 0.5)
+    longest = rank((one.long for one in fleet.values() if one.plain), 0.5)
+    now = max(event.at for event in events)
+    found: dict[str, list[Row]] = {"health": [], "devices": [], "gaps": []}
+    for name, one in fleet.items():
+        own, of_all = (one.usual, usual) if one.packs else (one.long, longest)
+        after = of_all if own is None else own
+        after = math.inf if after is None else after * (QUIET if one.packs else QUIET_UNNUMBERED)
+        silent_s = None if one.heard is None else seconds(one.heard, now)
+        asleep = bool(one.packs) and one.status == "asleep"
+        silence = {
+            "silent_s": silent_s,
+            "silent": silent_s is not None and silent_s > after and not asleep,
+            "status": one.status,
+        }
+        boots = [{"device": name, **row} for row in _boots(one)]
+        newest = one.first[-1].boot if one.first else None
+        for row in boots:
+            known = silence if row["boot"] == newest else dict.fromkeys(silence)
+            found["health"].append({**row, **known})
+        found["devices"].append({"device": name, **_device(one, boots), **silence,
+                                 "status_since": one.status_since})  # fmt: skip
+        found["gaps"] += [{"device": name, **row} for row in _lost(one)]
+        spans = [*one.since] if one.packs else []
+        if one.packs and not asleep:
+            spans.append((one.first[-1].at, now, newest))
+        found["gaps"] += [
+            {"device": name, "boot": boot, "kind": "silent", "since": at(a), "until": at(b),
+             "missing": None}
+            for a, b, boot in spans if seconds(a, b) > after
+        ]  # fmt: skip
+    return {name: pa.Table.from_pylist(rows) for name, rows in found.items()}
+
+
+def _boots(one: _Device) -> list[Row]:
+    """Return the rows of its boots, as far as they are about the boot alone."""
+    rows: list[Row] = []
+    before = None
+    for boot in sorted({pack.boot for pack in one.packs}):
+        packs = [pack for pack in one.packs if pack.boot == boot]
+        first = [pack for pack in one.first if pack.boot == boot]
+        seqs = [pack.seq or 0 for pack in first]
         # Whoever heard an earlier boot was there when this one began, with number 1.
-        whole = F.col("starts") > 0
-        most = F.lit(MOST)
-        missing = F.col("highest") - F.col("lowest") - (F.col("received") - 1)
-        missing = F.least(missing, most)
-        head = F.least(F.greatest(F.col("lowest") - 1, F.lit(0)), most)
-        return (
-            boots.withColumn("starts", starts)
-            .withColumn("lost", missing + F.when(whole, head).otherwise(0))
-            .withColumn("unheard", F.when(whole, 0).otherwise(head))
-        )
-
-    def boots(self) -> DataFrame:
-        return (
-            self._boots()
-            .join(self._known(), "device")
-            .select(
-                *_BOOT, "first", "last", "received", "lost", "unheard", "duplicates", "reordered",
-                *_percentiles("delays"), F.col("starts").alias("reboots"),
-                *(F.when(F.col("boot") == F.col("newest"), F.col(name)).alias(name)
-                  for name in ("silent_s", "silent", "status")),
-            )
+        reboots = 0 if before is None else 1 if boot - before > FAR else boot - before
+        missing = min(max(seqs) - min(seqs) - len(seqs) + 1, MOST)
+        head = min(max(min(seqs) - 1, 0), MOST)
+        highest = itertools.accumulate(seqs, max)
+        rows.append(
+            {
+                "boot": boot, "first": at(packs[0].at), "last": at(packs[-1].at),
+                "received": len(first), "lost": missing + (head if reboots else 0),
+                "unheard": 0 if reboots else head, "duplicates": len(packs) - len(first),
+                "reordered": sum(seq < most for seq, most in zip(seqs, highest, strict=True)),
+                **delays(first), "reboots": reboots,
+            }
         )  # fmt: skip
-
-    def _known(self) -> DataFrame:
-        """Per device with packs: its last one, how long it is silent, and its status."""
-        intervals = self._intervals()
-        order = F.when(~F.col("copy"), F.struct("timestamp", "offset"))
-        last = self.packs.groupBy("device").agg(
-            F.max("timestamp").alias("heard"), F.max_by("boot", order).alias("newest")
-        )
-        return (
-            last.join(intervals, "device")
-            .join(self._status, "device", "left")
-            .crossJoin(self._now)
-            .select(
-                "device", "heard", "newest", "usual_s", "status", "status_since",
-                _seconds("heard", "now").alias("silent_s"),
-                F.coalesce(
-                    (_seconds("heard", "now") > F.col("after_s"))
-                    & ~F.col("status").eqNullSafe("asleep"),
-                    F.lit(False),
-                ).alias("silent"),
-            )
-        )  # fmt: skip
-
-    def _arrivals(self) -> DataFrame:
-        """The first arrivals with the one before, of any boot: since, until."""
-        order = Window.partitionBy("device").orderBy("timestamp", "offset")
-        return self._first().select(
-            *_BOOT,
-            F.lag("timestamp").over(order).alias("since"),
-            F.col("timestamp").alias("until"),
-        )
-
-    def _intervals(self) -> DataFrame:
-        """Per device: usual_s, the median time between packs, and after_s, when it is silent."""
-        return self._once("intervals", self._made_intervals)
-
-    def _made_intervals(self) -> DataFrame:
-        own = self._arrivals().groupBy("device").agg(
-            F.percentile_approx(_seconds("since", "until"), 0.5, 10_000).alias("usual_s")
-        )  # fmt: skip
-        fleet = own.agg(F.percentile_approx("usual_s", 0.5, 10_000).alias("fleet_s"))
-        after = QUIET * F.coalesce("usual_s", "fleet_s")
-        return own.crossJoin(F.broadcast(fleet)).select(
-            "device", "usual_s", after.alias("after_s")
-        )
-
-    def _without_numbers(self) -> DataFrame:
-        """Devices of which no pack has numbers, with what their arrivals say."""
-        numbered = self.packs.select("device").distinct()
-        found = arrivals.devices(self._unnumbered.join(numbered, "device", "left_anti"))
-        silent = _seconds("heard", "now")
-        return found.crossJoin(self._now).select(
-            "device", "first", "heard", "received", "duplicates", "delays", "usual_s",
-            silent.alias("silent_s"), (silent > F.col("after_s")).alias("silent"),
-        )  # fmt: skip
-
-    def devices(self) -> DataFrame:
-        """Return one row per device that sent a pack or a status.
-
-        Columns: device, boots (that were heard), reboots, first, heard (the last pack),
-        received, lost, unheard, duplicates, reordered, delay_p50, delay_p95, delay_p99
-        (ms), usual_s (the median interval), silent_s, silent, status, status_since.
-        `arrivals` says what these are for devices whose packs have no numbers; they have
-        no boots, and null for reboots, lost, unheard and reordered.
-        """
-        delays = self._first().groupBy("device").agg(
-            F.percentile_approx("delay", [0.5, 0.95, 0.99], 10_000).alias("delays")
-        )  # fmt: skip
-        sums = self._boots().groupBy("device").agg(
-            F.count("*").alias("boots"), F.sum("starts").alias("reboots"),
-            F.min("first").alias("first"),
-            *(F.sum(name).alias(name) for name in _COUNTS),
-        )  # fmt: skip
-        packs = sums.join(delays, "device").join(
-            self._known().drop("newest", "status", "status_since"), "device"
-        )
-        packs = packs.unionByName(self._without_numbers(), allowMissingColumns=True)
-        joined = packs.join(self._status, "device", "full")
-        counts = ("boots", "reboots", *_COUNTS)
-        zero = {name: F.coalesce(F.col(name), F.lit(0)).alias(name) for name in counts}
-        unknown = F.col("boots").isNull() & F.col("first").isNotNull()
-        for name in ("reboots", "lost", "unheard", "reordered"):
-            zero[name] = F.when(~unknown, zero[name]).alias(name)
-        return joined.select(
-            "device", zero["boots"], zero["reboots"], "first", "heard", zero["received"],
-            zero["lost"], zero["unheard"], zero["duplicates"], zero["reordered"],
-            *_percentiles("delays"), "usual_s", "silent_s",
-            F.coalesce("silent", F.lit(False)).alias("silent"), "status", "status_since",
-        )  # fmt: skip
-
-    def gaps(self) -> DataFrame:
-        """Return what is missing, and when: device, boot, kind, since, until, missing.
-
-        "lost": `missing` numbers, between the arrivals of the one before (of the boot before,
-        where they are its first) and the one after. "silent": longer without a pack than a silent
-        board may be; `missing` is null. The last ends now.
-        """
-        arrival = Window.partitionBy("device").orderBy("boot", "seq")
-        before = {c: F.lag(c).over(arrival) for c in ("boot", "seq", "timestamp")}
-        same = F.col("boot") == F.col("before.boot")
-        missing = F.when(same, F.col("seq") - F.col("before.seq") - 1).otherwise(F.col("seq") - 1)
-        lost = (
-            self._first()
-            .withColumn("before", F.struct(*(value.alias(c) for c, value in before.items())))
-            .where("before.boot is not null")
-            .withColumn("missing", missing)
-            .where("missing > 0")
-            .select(
-                *_BOOT, F.lit("lost").alias("kind"),
-                F.least("before.timestamp", "timestamp").alias("since"),
-                F.greatest("before.timestamp", "timestamp").alias("until"), "missing",
-            )
-        )  # fmt: skip
-        newest = F.max_by("boot", F.struct("timestamp", "offset")).alias("boot")
-        open_end = (
-            self._first()
-            .groupBy("device")
-            .agg(newest, F.max("timestamp").alias("since"))
-            .crossJoin(self._now)
-            .withColumnRenamed("now", "until")
-            # One that is asleep is not silent; whether it slept before is not known.
-            .join(self._status, "device", "left")
-            .where("not (status <=> 'asleep')")
-            .select(*_BOOT, "since", "until")
-        )
-        silent = (
-            self._arrivals()
-            .union(open_end)
-            .join(self._intervals(), "device")
-            .where(_seconds("since", "until") > F.col("after_s"))
-            .select(
-                *_BOOT, F.lit("silent").alias("kind"), "since", "until",
-                F.lit(None).cast("bigint").alias("missing"),
-            )
-        )  # fmt: skip
-        return lost.union(silent)
+        before = boot
+    return rows
 
 
-def _seconds(since: str, until: str) -> Column:
-    return (F.unix_micros(until) - F.unix_micros(since)) / 1e6
+def _device(one: _Device, boots: list[Row]) -> Row:
+    """Return what is known of a device besides its silence; without numbers some is not."""
+    sums = {name: sum(row[name] for row in boots) for name in (
+        "reboots", "received", "lost", "unheard", "duplicates", "reordered",
+    )}  # fmt: skip
+    if one.plain:
+        copies = sum(bool(pack.status) for pack in one.plain)
+        sums = {**dict.fromkeys(sums), "received": len(one.plain) - copies, "duplicates": copies}
+    packs = one.packs or one.plain
+    return {
+        "boots": len(boots), "reboots": sums.pop("reboots"),
+        "first": at(packs[0].at) if packs else None,
+        "heard": None if one.heard is None else at(one.heard),
+        **sums, **delays(one.first or one.live), "usual_s": one.usual,
+    }  # fmt: skip
 
 
-def _percentiles(column: str) -> list[Column]:
-    return [F.col(column)[n].alias(f"delay_p{p}") for n, p in enumerate((50, 95, 99))]
+def _lost(one: _Device) -> list[Row]:
+    """Return the gaps of numbers, each between the arrivals of the packs around it."""
+    rows = []
+    ordered = sorted(one.first, key=lambda pack: (pack.boot, pack.seq))
+    for before, pack in itertools.pairwise(ordered):
+        last = before.seq if before.boot == pack.boot else 0
+        missing = (pack.seq or 0) - (last or 0) - 1
+        if missing > 0:
+            since, until = sorted((before.at, pack.at))
+            rows.append({"boot": pack.boot, "kind": "lost", "since": at(since), "until": at(until),
+                         "missing": missing})  # fmt: skip
+    return rows

@@ -1,6 +1,6 @@
 """The tables of health: every fault is found, in all messages at once and batch by batch.
 
-Spark makes them of all messages, and a run of its state; both are held to the same cases, and to
+An oracle makes them of all events, and a run of its state; both are held to the same cases, and to
 each other for a fleet in which everything goes wrong.
 """
 
@@ -10,7 +10,7 @@ import datetime
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -19,37 +19,19 @@ from deltalake import DeltaTable
 
 import sizes
 from flatmq_tools.pipeline.jobs import limits
-from flatmq_tools.pipeline.jobs.limits import FAR
+from flatmq_tools.pipeline.jobs.limits import FAR, MOST
 from flatmq_tools.pipeline.state import forget, groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.state.unnumbered import Unnumbered
 from pipeline import oracle_health
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.oracle_health import Event
 
 NEAR = groups.WIDTH - 1
 US = 1_000_000
 START = 1_772_366_400 * US
 DAY = 86_400.0
-_MOMENT = pa.timestamp("us", "UTC")
-
-
-class Event(NamedTuple):
-    """A pack, or a status if `seq` is None.
-
-    With `seq` -1 it is a pack without numbers, which may be retained or sent again. The delay is
-    in ms.
-    """
-
-    at: float
-    device: str
-    boot: int = 0
-    seq: int | None = None
-    delay: float | None = None
-    status: str = ""
 
 
 def micros(event: Event) -> int:
@@ -118,39 +100,6 @@ def written(folder: Path) -> dict[str, pa.Table]:
     return {name: DeltaTable(str(folder / name)).to_pyarrow_table() for name in NAMES}
 
 
-def by_spark(spark: SparkSession, events: list[Event]) -> dict[str, pa.Table]:
-    """The tables of `oracle_health`, of all messages at once."""
-    every = columns(list(enumerate(events)))
-    at = every["at"].cast(_MOMENT)
-    kinds = ["status" if e.seq is None else "telemetry" for e in events]
-    messages = pa.table(
-        {
-            "topic": [f"dev/{e.device}/{kind}" for e, kind in zip(events, kinds, strict=True)],
-            "payload": pa.array([e.status.encode() for e in events], pa.binary()),
-            "timestamp": at,
-            "qos": pa.array([1] * len(events), pa.int32()),
-            "retain": [False] * len(events),
-            "dup": [False] * len(events),
-            "offset": every["offset"],
-        }
-    )
-    told = [e.delay is not None for e in events]
-    times = [micros(e) - round((e.delay or 0) * 1000) for e in events]
-    parsed = every.select(["device", "boot", "seq", "retain", "dup", "offset"])
-    for name, column in {
-        "timestamp": at,
-        "time": pa.array(times, pa.int64()).cast(_MOMENT),
-        "told": pa.array(told),
-        "reason": pa.nulls(len(events), pa.string()),
-    }.items():
-        parsed = parsed.append_column(name, column)
-    packs = parsed.filter(pa.array([kind == "telemetry" for kind in kinds]))
-    frames = spark.createDataFrame(messages), spark.createDataFrame(packs)
-    with oracle_health.Health(frames[0], packs=frames[1]) as made:
-        tables = made.boots(), made.devices(), made.gaps()
-        return {name: table.toArrow() for name, table in zip(NAMES, tables, strict=True)}
-
-
 def keyed(table: pa.Table, *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:
     found = {tuple(row[key] for key in keys): row for row in table.to_pylist()}
     assert len(found) == table.num_rows
@@ -191,6 +140,12 @@ FAULTS: dict[str, tuple[list[tuple[int, int]], dict[int, Boot]]] = {
         [(1, 1), (1 + FAR, 1), (2 + 2 * FAR, 1)],
         {1: Boot(1), 1 + FAR: Boot(1, reboots=FAR), 2 + 2 * FAR: Boot(1, reboots=1)},
     ),
+    # Of what is missing between these there is a sum.
+    "far": (
+        [(1, 1), (1, MOST - 1), (2, 1), (2, MOST - 1)],
+        {1: Boot(2, lost=MOST - 3), 2: Boot(2, lost=MOST - 3, reboots=1)},
+    ),
+    **{name: ([(1, 1)], {1: Boot(1)}) for name in ("$x_{$", "a\0b", "\x1b[2J", "<b>")},
 }  # fmt: skip
 
 
@@ -244,11 +199,11 @@ def cases() -> list[Event]:
     return sorted(events, key=lambda event: event.at)
 
 
-@pytest.fixture(scope="module", params=["Spark", "state"])
+@pytest.fixture(scope="module", params=["oracle", "state"])
 def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The tables of all cases, made in both ways."""
-    if request.param == "Spark":
-        return by_spark(request.getfixturevalue("spark"), cases())
+    if request.param == "oracle":
+        return oracle_health.tables(cases())
     folder = tmp_path_factory.mktemp("tables")
     by_state(folder, split(random.Random(1), cases(), 20))
     return written(folder)
@@ -405,11 +360,11 @@ def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool = False) -
         assert silent(found["gaps"]) == silent(wanted["gaps"])
 
 
-def test_a_day_in_any_batches_is_as_from_scratch(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_day_in_any_batches_is_as_from_scratch(tmp_path: Path) -> None:
     drawn = random.Random(5)
     events = fleet(drawn, 40 if sizes.whole() else 15, 0.9)
     by_state(tmp_path, split(drawn, events, 20))
-    wanted = by_spark(spark, events)
+    wanted = oracle_health.tables(events)
     assert wanted["health"].num_rows > 60
     for name in ("lost", "unheard", "duplicates", "reordered", "reboots"):
         assert sum(wanted["health"][name].to_pylist()) > 0, name

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -37,8 +36,7 @@ from flatmq_tools.pipeline.report.period import Period
 from flatmq_tools.pipeline.state.store import StateError
 from pages.commands import everything
 from pipeline.mqtt import broker, publish
-from pipeline.standalone import cluster
-from pipeline.typed_here import shared, typed
+from pipeline.typed_here import CLUSTER, apart, shared, typed
 
 # By its name tests are grouped that run in the process of the shared session.
 pytestmark = [] if sizes.whole() else [pytest.mark.usefixtures("spark")]
@@ -75,7 +73,6 @@ class Desk:
         self.folder = folder
         self.broker = there
         self.port = ports.free_port()
-        self.master = ""
         self._published = 0
 
     def word(self, word: str) -> str:
@@ -88,7 +85,7 @@ class Desk:
             "/var/lib/flatmq": f"{self.folder}/var",
             "/mnt/shared/": f"{self.folder}/shared/",
             "910": f"{self.port}#",
-            "spark://master:7077": self.master,
+            "spark://master:7077": CLUSTER,
             "s3://bucket": f"s3://{BUCKET}",
             "2026-11-01": str(today - datetime.timedelta(days=7)),
             "2026-11-08": str(today + datetime.timedelta(days=1)),
@@ -115,7 +112,7 @@ class Desk:
             self._type_here(words, ready)
             return
         command = [sys.executable, "-m", "flatmq_tools.cli", *words[1:]]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
+        environment = {**apart(self.folder), "COLUMNS": "200"}
         with typed_command.running(command, self.folder, environment) as process:
             if ready is None:
                 said = process.communicate(timeout=typed_command.PATIENCE)[0]
@@ -228,8 +225,6 @@ AT_WORK = COMMANDS if sizes.whole() else [words for words in COMMANDS if words[2
 @pytest.mark.parametrize("words", sizes.one_each(AT_WORK, lambda words: words[2]), ids=" ".join)
 def test_it_runs(words: tuple[str, ...], desk: Desk, made: Path) -> None:
     with contextlib.ExitStack() as stack:
-        if "spark://master:7077" in words:
-            desk.master = stack.enter_context(cluster(desk.folder))
         if "s3://" in " ".join(words):
             stack.enter_context(store())
         typed_words = tuple(map(desk.word, words))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -15,11 +14,11 @@ import pytest
 
 import peer
 import sizes
-from flatmq import Client
 from flatmq.wire import get_length
 from flatmq_tools.pipeline import log, names, receive
 from flatmq_tools.pipeline.receive import BulkClient, BulkClient5
 from hostile import cases, chance, corpus
+from observer import until
 from packets import build, strict
 from packets.fields import length
 from packets.properties import Id
@@ -106,14 +105,6 @@ def acknowledged(bench: Bench) -> list[int]:
     """The identifiers of every PUBACK and PUBREC that was written on this connection."""
     packets = peer.split(bytes(bench.stream.written))[0]
     return [p.pid for p in packets if p.first in (0x40, 0x50)]
-
-
-def until(done: Callable[[], bool], client: Client) -> None:
-    """Poll until then."""
-    end = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < end
-        client.poll()
 
 
 # Beside the ordinary client
@@ -335,7 +326,11 @@ def test_no_acknowledgement_before_the_sync(
         bench.feed(data[at + 50 : at + 85])
     bench.stream.room = None
     expected = list(range(1, 61)) if qos else []
-    until(lambda: acknowledged(bench) == expected and writer.synced == 60, bench.client)
+    until(
+        "the sync",
+        lambda: acknowledged(bench) == expected and writer.synced == 60,
+        bench.client.poll,
+    )
     synced = 0
     for what, n in events:
         synced = n if what == "synced" else synced
@@ -406,7 +401,7 @@ def test_what_is_published_meanwhile_is_not_torn(clock: Clock, writer: log.Write
         bench.feed(peer.PINGRESP)
     bench.stream.room = None
     count = next(numbers) - 1
-    until(lambda: len(acknowledged(bench)) == count and not client.flush(), client)
+    until("it", lambda: len(acknowledged(bench)) == count and not client.flush(), client.poll)
     packets = bench.sent()  # asserts that there is no rest
     assert acknowledged(bench) == list(range(1, count + 1))
     assert sum(p.first >> 4 == 3 for p in packets) > 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.landed import count, land_boards
-from pipeline.standalone import cluster, unshared
+from pipeline.typed_here import CLUSTER, apart
 
 MESSAGES = 100
 
@@ -24,7 +23,7 @@ def _run(folder: Path, out: Path, master: str) -> subprocess.CompletedProcess[st
             "--seconds", "1", "--conf", "spark.executor.memory=512m",
             "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "1000"},
+        env={**apart(folder), "COLUMNS": "1000"},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -35,10 +34,11 @@ def _run(folder: Path, out: Path, master: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.proof
 def test_nothing_is_lost_on_a_second_machine(tmp_path: Path) -> None:
-    out, there = unshared(tmp_path)
+    """The name of the folder means another one to each process that works in another folder."""
+    there = tmp_path / "out"
+    there.mkdir()
     land_boards(there, MESSAGES, tmp_path / "log")
-    with cluster(tmp_path, hidden=there) as master:
-        done = _run(tmp_path, out, master)
+    done = _run(tmp_path, Path("/proc/self/cwd/out"), CLUSTER)
     assert done.returncode == 1, done.stderr
     said = done.stderr.rstrip().splitlines()[-1]
     assert "which do not share that folder: name a folder that the driver and all" in said

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner, Result
@@ -21,6 +23,19 @@ from pipeline.mqtt import PATIENCE, until
 if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
+
+
+CLUSTER = "local-cluster[1,1,1024]"
+"""A master with an executor in a process of its own."""
+
+
+def apart(folder: Path) -> dict[str, str]:
+    """Return the environment of a command whose master may be CLUSTER, which works in `folder`."""
+    return {
+        **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+        "XDG_CACHE_HOME": str(folder / "cache"),  # executors work in the home of Spark
+        "SPARK_SCALA_VERSION": "2.13",  # as the scripts of Spark say it
+    }  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ BROKER = "shared"
 SIZE = 9000  # bytes
 
 
-class _Counter:
+class Counter:
     """A handler that finds out whether all bytes are there: of one that counts up."""
 
     def __init__(self):
@@ -25,37 +25,41 @@ class _Counter:
             self.messages.append((self.good, message.total, message.qos))
 
 
-def _both_ways(env, source):
-    payload = bytes(i & 255 for i in range(SIZE))
+def _both_ways(env, source, size=SIZE):
+    """Send what a call of `source` returns, of that size, and take it in pieces."""
     topic = env.name(b"large")
-    counter = _Counter()
+    counter = Counter()
     subscriber = env.client(b"s")
     subscription = subscriber.subscribe(topic, counter.take, qos=2, chunks=True)
     subscriber.start()
     env.granted(subscription, subscriber)
     publisher = env.online(b"p")
-    env.published(publisher, topic, payload[:10], 1)
+    env.published(publisher, topic, bytes(range(10)), 1)
     for qos in (1, 0):
-        env.equal(publisher.publish_from(topic, source(payload), qos) is None, False, "accepted")
+        env.equal(publisher.publish_from(topic, source(), qos) is None, False, "accepted")
         env.until("the large one", lambda: not publisher.pending, publisher, subscriber)
-    env.published(publisher, topic, payload[:20], 1)
+    env.published(publisher, topic, bytes(range(20)), 1)
     env.until("all", lambda: len(counter.messages) == 4, publisher, subscriber)
     due = [env.expected["delivered"][(qos, 2)] for qos in range(2)]
-    wanted = [(10, 10, due[1]), (SIZE, SIZE, due[1]), (SIZE, SIZE, due[0]), (20, 20, due[1])]
+    wanted = [(10, 10, due[1]), (size, size, due[1]), (size, size, due[0]), (20, 20, due[1])]
     env.equal(counter.messages, wanted, "messages")
     env.equal((publisher.error, subscriber.error), (None, None), "errors")
     publisher.disconnect()
     subscriber.disconnect()
 
 
+def _payload():
+    return bytes(i & 255 for i in range(SIZE))
+
+
 def from_a_buffer(env):
     """9 KB from the caller's bytes, through buffers of 512 bytes, and back in pieces."""
-    _both_ways(env, bytes)
+    _both_ways(env, _payload)
 
 
 def from_a_file(env):
     """The same from what can only be read."""
-    _both_ways(env, io.BytesIO)
+    _both_ways(env, lambda: io.BytesIO(_payload()))
 
 
 def skipped_where_nobody_takes_pieces(env):

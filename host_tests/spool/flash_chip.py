@@ -27,7 +27,7 @@ class Chip:
     def power_on(self, cut_at=0, how=STOP):
         """Have power, and count from 0."""
         self.dead = False
-        self.writes = self.erases = self.programs = self.programmed = 0
+        self.writes = self.erases = self.programmed = 0
         self.worn = [0] * self.blocks
         self.cut_at = cut_at
         self.how = how
@@ -78,7 +78,6 @@ class Chip:
                 self._clear(at, buf, len(buf) // 2)
             raise PowerCut
         self._clear(at, buf, len(buf))
-        self.programs += 1
         self.programmed += len(buf)
         return 0
 
@@ -118,7 +117,6 @@ class PlainChip(Chip):
         before = micropython.mem_total()
         at += block * self.size
         self.data[at : at + len(buf)] = buf
-        self.programs += 1
         self.programmed += len(buf)
         self.own += micropython.mem_total() - before
         return 0

@@ -142,7 +142,7 @@ class SecureBroker:
             HERE / "run_linked.py",
             *scenario.split("."),
             heap=HEAP,
-            folders=[Path(__file__).parent],
+            folders=[Path(__file__).parent, HERE / "scenarios"],
             hear=lambda words: said.update({words[0][1:]: words[1:]}),
             host=host,
             port=port or self.ports[listener],

@@ -2,6 +2,8 @@
 
 import gc
 
+from large import Counter
+
 from flatmq import MQTTError
 
 SIZE = 65536  # bytes of a large message
@@ -10,41 +12,15 @@ SHAKING_MS = 100  # what a poll of `turns` may wait
 CONNECT_MS = 60000  # what connect() may take: much longer than it needs
 
 
-def every_qos(env):
-    """Published messages come back, at each QoS."""
-    inbox = env.Inbox()
-    topic = env.name(b"every")
-    client = env.client(b"c")
-    subscription = client.subscribe(topic, inbox.take, qos=2)
-    client.start()
-    env.granted(subscription, client)
-    for qos in range(3):
-        env.published(client, topic, b"qos %d" % qos, qos)
-    env.arrive(inbox, 3, client)
-    env.equal([m[2] for m in inbox.messages], [0, 1, 2], "QoS")
-    env.equal(inbox.payloads(), [b"qos 0", b"qos 1", b"qos 2"], "payloads")
-    env.equal(client.error, None, "error")
-    client.disconnect()
-
-
 def large(env):
     """64 KB out and in, in one write at each QoS, then from a buffer; a small one follows each."""
     topic = env.name(b"large")
     payload = bytearray(SIZE)
     for i in range(SIZE):
         payload[i] = i & 255
-    whole = []
-
-    def take(message):
-        counted["good"] = 0 if message.offset == 0 else counted["good"]
-        for i in range(len(message)):
-            counted["good"] += message[i] == message.offset + i & 255
-        if message.last:
-            whole.append((counted["good"], message.total))
-
-    counted = {"good": 0}
+    counter = Counter()
     client = env.client(b"c", tx_size=SIZE + 1000)
-    subscription = client.subscribe(topic, take, qos=2, chunks=True)
+    subscription = client.subscribe(topic, counter.take, qos=2, chunks=True)
     client.start()
     env.granted(subscription, client)
     for send, qos in (
@@ -54,11 +30,11 @@ def large(env):
         (client.publish_from, 0),
         (client.publish_from, 1),
     ):
-        came = len(whole)
+        came = len(counter.messages)
         env.equal(send(topic, payload, qos) is None, False, "accepted")
         client.publish(env.name(b"small"), b"behind", 1)
-        env.until("large", lambda n=came: len(whole) > n and not client.pending, client)
-    env.equal(whole, [(SIZE, SIZE)] * 5, "messages")
+        env.until("large", lambda n=came: len(counter.messages) > n and not client.pending, client)
+    env.equal(counter.messages, [(SIZE, SIZE, qos) for qos in (0, 1, 2, 0, 1)], "messages")
     env.equal(client.error, None, "error")
     client.disconnect()
 

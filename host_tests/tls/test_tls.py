@@ -36,6 +36,7 @@ HERE = Path(__file__).parent
 DEADLINE = 120  # seconds until an interpreter is ended from outside
 HANDSHAKE = 1500  # bytes of either side, or more
 CA: dict[str, Any] = {"ca": "ca.der"}
+EVERY_QOS = "versions.mqtt_3_1_1"  # a message there and back at each
 
 # What works: arguments of TLS and, where it is another one, the listener.
 WAYS: dict[str, tuple[dict[str, Any], str]] = {
@@ -82,12 +83,12 @@ pythons = pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("way", "python"), CASES)
 def test_publish_and_receive(way: str, python: str, secure: SecureBroker) -> None:
     tls, listener = WAYS[way]
-    secure.run(python, "secure_scenarios.every_qos", tls, listener=listener)
+    secure.run(python, EVERY_QOS, tls, listener=listener)
 
 
 @pythons
 def test_by_name(python: str, secure: SecureBroker) -> None:
-    secure.run(python, "secure_scenarios.every_qos", CA, host="localhost")
+    secure.run(python, EVERY_QOS, CA, host="localhost")
 
 
 @pythons
@@ -249,7 +250,7 @@ def test_a_handshake_that_is_cut(way: str, python: str, secure: SecureBroker) ->
 def test_byte_by_byte(python: str, secure: SecureBroker) -> None:
     trickle = Rules(Way(trickle=True), Way(trickle=True))
     with Proxy("127.0.0.1", secure.ports["broker"], lambda count: trickle) as proxy:
-        secure.run(python, "secure_scenarios.every_qos", CA, port=proxy.port)
+        secure.run(python, EVERY_QOS, CA, port=proxy.port)
 
 
 def _on_device(program: str, heap: str, *arguments: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -12,6 +11,7 @@ import pytest
 
 from flatmq import Client
 from flatmq_tools import broker
+from observer import until
 from uart.ptys import DOWN, PATIENCE_MS, UP, Board, Bridge, bench
 
 DEADLINE = 60.0  # seconds for any one step; far above what a loaded machine needs
@@ -52,10 +52,7 @@ class Desk:
         self.wills += 1
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + DEADLINE
-        while not condition():
-            self.client.poll(10)
-            assert time.monotonic() < end, what
+        until(what, condition, lambda: self.client.poll(10))
 
     def send(self, qos: int, payload: bytes) -> None:
         assert self.client.publish(self._in, payload, qos) is not None

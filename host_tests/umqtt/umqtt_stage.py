@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,13 +23,12 @@ from conftest import LIB, ROOT, interpreter_command
 from flatmq_rigs.bench import peers
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, bytecode, interpreter, ports
-from observer import Heard, Observer
+from observer import Heard, Observer, until
 from scenario_child import converse
 
 PROGRAMS = Path(__file__).parent / "programs"
 HEAP = "256k"
 DEADLINE = 60  # seconds until a program is ended from outside
-PATIENCE = 20  # seconds until what must come is given up
 USERS = {"alice": "s3cret"}
 PYTHONS = ("micropython", "cpython")
 
@@ -188,10 +186,7 @@ def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
         )
         if not withheld:
             # A link ends when the broker has read all of it.
-            deadline = time.monotonic() + PATIENCE
-            while proxy.open:
-                assert time.monotonic() < deadline, "the broker keeps a connection"
-                time.sleep(0.005)
+            until("the end of each connection", lambda: not proxy.open)
         publish("the/end", "", 1)
         messages = [message for message in observer.messages if message.topic != "the/end"]
     printed = [line for line in output if not line.startswith("@")]

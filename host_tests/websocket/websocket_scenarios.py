@@ -1,5 +1,7 @@
 """Scenarios of WebSocket: large messages, connections that end at any byte, and errors."""
 
+import large
+
 SIZE = 70000  # bytes, which have a length of 64 bits in a frame
 BLOCK = bytes(range(256))
 COUNT = 25
@@ -29,33 +31,7 @@ class Source:
 
 def there_and_back(env):
     """At QoS 0 and 1, in pieces both ways."""
-    got = []
-    good = 0
-
-    def take(message):
-        nonlocal good
-        if message.offset == 0:
-            good = 0
-        for i in range(len(message)):
-            good += message[i] == (message.offset + i & 255)
-        if message.last:
-            got.append((good, message.total, message.qos))
-
-    topic = env.name(b"large")
-    subscriber = env.client(b"s")
-    subscription = subscriber.subscribe(topic, take, qos=2, chunks=True)
-    subscriber.start()
-    env.granted(subscription, subscriber)
-    publisher = env.online(b"p")
-    for qos in (1, 0):
-        env.equal(publisher.publish_from(topic, Source(), qos) is None, False, "accepted")
-        env.until("the large one", lambda: not publisher.pending, publisher, subscriber)
-    env.published(publisher, topic, BLOCK[:20], 2)
-    env.until("all", lambda: len(got) == 3, publisher, subscriber)
-    env.equal(got, [(SIZE, SIZE, 1), (SIZE, SIZE, 0), (20, 20, 2)], "messages")
-    env.equal((publisher.error, subscriber.error), (None, None), "errors")
-    publisher.disconnect()
-    subscriber.disconnect()
+    large._both_ways(env, Source, SIZE)
 
 
 def each_message_once(env):

@@ -1,7 +1,7 @@
 """Receiving with what only MQTT 5 has, from the scripted peer."""
 
 import packets
-from reader import TOPIC, Reader, receiving, taking
+from reader import TOPIC, Reader, receiving, skipping, taking
 from scripted_link import online, subscribe
 
 WILD = b"home/#"
@@ -117,17 +117,7 @@ def an_identifier_that_nobody_has(proof):
 
 
 def properties_larger_than_rx_size(proof):
-    """It is skipped and acknowledged; the one after it is not skipped."""
-    link, client, reader, after = receiving(TOPIC, qos=1)
-    block = b"\xa5\3\x26\0\4long\1\x9c" + b"-" * 412
-    packet = packets.numbered(TOPIC, b"-1500", 0x32, block).with_id(99) + after
-    while True:
-        before = client.stats.skipped
-        link.feed(packet)
-        while client.poll():
-            pass
-        taken = client.stats.skipped == before + 1 and reader.took(1)
-        yield taken and link.took(packets.PUBACK.with_id(99))
+    return skipping(TOPIC, b"-1500", b"\xa5\3\x26\0\4long\1\x9c" + b"-" * 412)
 
 
 def a_property_that_is_left_out(proof):

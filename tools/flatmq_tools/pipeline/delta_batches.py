@@ -143,9 +143,10 @@ def read(
 
     BatchesError if a file is not here.
     """
-    store = delta_files.store(folder, storage_options)
+    store = None
     for path, of_file in itertools.groupby(units, key=lambda unit: unit.path):
         try:
+            store = store or delta_files.store(folder, storage_options)
             file = store.open_input_file(path)
         except (FileNotFoundError, TableNotFoundError) as error:
             raise BatchesError(
