@@ -167,7 +167,7 @@ class Snapshots:
 
 
 def _marked(table: pa.Table, closed: bool) -> pa.Table:
-    """Return rows with a column that says whether their boots are closed."""
+    """Return rows with a column that says whether they are of closed boots."""
     return table.append_column("closed", pa.array([closed] * len(table), pa.bool_()))
 
 
