@@ -44,8 +44,8 @@ WRITERS: dict[str, set[str]] = {
     "quiet": {"rare/connecting"},
     "asked": {"engine", "dial", "waiting"},
     "interval tick": {"rare/saying", "v5/connack"},
-    "hello": {"dial", "rare/saying", "v5/hello", "v5/fallback"},
-    "password": {"rare/saying", "v5/saying", "v5/fallback"},
+    "hello": {"wire"},
+    "password": {"rare/saying", "v5/fallback"},
     "link": {"rare/saying", "bulk_cpython", "umqtt_rare"},
     # What comes in
     "done limit": {"dial", "rare/several", "rare/strays", "subscribing"},
