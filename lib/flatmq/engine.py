@@ -250,8 +250,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         calling = _HANDLER
                         n = c.pieces.step(at, end, again)
                         calling = again = 0
-                        if n is hold:
-                            waits = True
+                        if n:
+                            if n is hold:
+                                waits = True
+                            else:
+                                what = n  # the rule that it breaks
                             break
                         more -= end - at
                         at = end
