@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 _FOREVER = const(0xFFFFFFFF)
 
 
-def new(args: tuple, values: dict) -> "Client5":
-    """Return a client. `args` and `values` are those of `Client`."""
-    from . import Client5
-
-    client: Client5 = object.__new__(Client5)
-    client.__init__(*args, **values)  # type: ignore[misc]
-    return client
-
-
 def make(
     c: "Client5",
     *args: "Any",
