@@ -48,7 +48,7 @@ MAY_BE_ON_HEAP = {
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
     "ota/__init__": {"Updates.__init__", "Updates.tell", "Updates._begin"},
-    "ota/fetch": {"Sink.__init__", "Sink.digest", "work", "_steps", "_make_room"},
+    "ota/fetch": {"Sink.digest", "work", "_steps", "_make_room"},
     "ota/firmware": {"Sink.__init__", "Sink.digest", "partition", "switch"},
     "ota/manifest": {"static string 125"},
     # For a line that was typed.
@@ -83,8 +83,9 @@ MAY_BE_ON_HEAP = {
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "show": {"_numbers.<listcomp>"},
     "spool": {"Spool.__init__"},
-    # The last is `count`.
+    # When it is loaded; the last is `count`.
     "store": {
+        "<module>",
         "Store.__init__",
         "Store.__init__.<genexpr>",
         "Store._load_segments",

@@ -251,10 +251,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         n = c.pieces.step(at, end, again)
                         calling = again = 0
                         if n:
-                            if n is hold:
-                                waits = True
-                            else:
-                                what = n  # the rule that it breaks
+                            waits = n is hold
+                            what = not waits and n  # the rule that it breaks
                             break
                         more -= end - at
                         at = end

@@ -38,11 +38,7 @@ def new(kind: "Any", args: tuple, values: dict) -> "Any":
     """Return a client of the class for its version. The arguments are those of `Client`."""
     if kind is Client and values.get("version", 4) in (5, None):
         # By its name: MQTT 5 is a package of its own.
-        kind = __import__("flatmq.v5", None, None, ("Client5",)).Client5
-        if MICROPYTHON:  # which calls __init__ only if the class is the one that was called
-            client = object.__new__(kind)
-            client.__init__(*args, **values)
-            return client
+        return __import__("flatmq.v5.setup", None, None, ("new",)).new(args, values)
     return object.__new__(kind)
 
 

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 _FOREVER = const(0xFFFFFFFF)
 
 
+def new(args: tuple, values: dict) -> "Client5":
+    """Return a client. `args` and `values` are those of `Client`."""
+    from . import Client5
+
+    client: Client5 = object.__new__(Client5)
+    if MICROPYTHON:  # which calls __init__ only for an object of the class that was called
+        client.__init__(*args, **values)  # type: ignore[misc]
+    return client
+
+
 def make(
     c: "Client5",
     *args: "Any",
