@@ -28,7 +28,7 @@ WRITERS: dict[str, set[str]] = {
     "stop": {"engine", "queue", "rare/strays", "rare/handover"},
     "renamed": {"engine", "alone", "rare/qos2", "rare/strays", "rare/connecting"},
     "alone": {"dial", "alone", "rare/connecting", "v5/packets", "v5/flow"},
-    "large": {"rare/parts", "v5/sending"},
+    "large": {"rare/parts"},
     # The message that is published
     "topic": {*PUBLISH, "v5/alias", "v5/connack"},
     "head qos": {"__init__", "v5/alias"},
