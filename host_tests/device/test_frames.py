@@ -75,7 +75,7 @@ MAY_BE_ON_HEAP = {
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "subs": {"static string 138", "resume", "flush", "other"},
-    "subscribing": {"subscribe", "unsubscribe", "fill", "encode", "encode.<listcomp>"},
+    "subscribing": {"subscribe", "unsubscribe", "make", "encode", "encode.<listcomp>"},
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},
     # For a signature.
@@ -116,7 +116,7 @@ MAY_BE_ON_HEAP = {
     "v5/auth": {"_packet", "_answer"},
     "v5/fallback": {"fall_back", "_without"},
     # What the broker's limits put off, and what it does not take.
-    "v5/flow": {"admit.<listcomp>", "_set_aside", "size_of", "puts_off"},
+    "v5/flow": {"admit.<listcomp>", "size_of", "puts_off"},
     "v5/connack": {"accepted", "limits"},
     "v5/hello": {"static string 159", "rename"},
     "v5/leaving": {"disconnect"},
