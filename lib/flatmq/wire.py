@@ -16,17 +16,12 @@ _PLUS = const(43)
 _SLASH = const(47)
 
 
-def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
-    """Write Remaining Length `n` at `at`, and return the position after it.
-
-    `n` is 0 to 268,435,455, in 1 to 4 bytes (section 2.2.3).
-    """
+def put_length(buf: bytearray, n: int) -> None:
+    """Append Remaining Length `n`: 0 to 268,435,455, in 1 to 4 bytes (section 2.2.3)."""
     while n > 127:
-        buf[at] = n & 127 | 128
+        buf.append(n & 127 | 128)
         n >>= 7
-        at += 1
-    buf[at] = n
-    return at + 1
+    buf.append(n)
 
 
 def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
@@ -143,6 +138,6 @@ def connect(
             body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
         elif five:
             body.extend(will[4])
-    head = bytearray(5)
-    head[0] = 0x10
-    c.hello = head[: put_length(head, 1, len(body))] + body
+    head = bytearray(b"\x10")
+    put_length(head, len(body))
+    c.hello = head + body

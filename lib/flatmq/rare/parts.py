@@ -101,9 +101,8 @@ class Parts:
             if self.pid == c.stop:
                 self.pid = load("strays").next_id(c)
             c.last_id = self.pid
-        packet = bytearray(5)
-        packet[0] = head
-        packet = packet[: put_length(packet, 1, n)]
+        packet = bytearray((head,))
+        put_length(packet, n)
         packet.extend(bytes((len(topic) >> 8, len(topic) & 255)) + topic)
         if self.pid:
             packet.extend(bytes((self.pid >> 8, self.pid & 255)))

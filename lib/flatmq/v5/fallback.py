@@ -60,6 +60,6 @@ def _without(packet, more=0):
         at += 2
     n = get_length(packet, at, len(packet))
     body = packet[begin:at] + packet[at + 1 + (n & 3) + (n >> 2) :]
-    head = bytearray(5)
-    head[0] = packet[0]
-    return bytes(head[: put_length(head, 1, len(body) + more)]) + body
+    head = bytearray(packet[:1])
+    put_length(head, len(body) + more)
+    return bytes(head + body)

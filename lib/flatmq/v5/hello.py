@@ -22,8 +22,9 @@ def update(c: "Client5", password: "bytes | str | None") -> None:
         data = field("auth_data", data, None)
         block = block[1 + (get_length(block, 0, len(block)) & 3) :]
         block += bytes((0x16, len(data) >> 8, len(data) & 255)) + data
-        length = bytearray(4)
-        block = bytes(length[: put_length(length, 0, len(block))]) + block
+        whole = bytearray()
+        put_length(whole, len(block))
+        block = bytes(whole + block)
     client_id, user, old, will = parts_of(c)
     connect(c, client_id, user, old if password is None else password, will, block)
 
