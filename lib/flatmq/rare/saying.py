@@ -66,13 +66,17 @@ def reconfigure(
 ) -> None:
     """Set what an offline client is connected with; subscriptions and memory stay.
 
-    The arguments are those of `Client`; `will` is None or the arguments of `set_will`. If it
-    raises, it must be called again before `start`.
+    The arguments are those of `Client`; `will` is None or the arguments of `set_will`.
     """
     number("keepalive", keepalive, 0, 65535)
+    before = self.clean, self.keepalive
     self.clean = clean_session
     self.keepalive = keepalive
-    connect(self, client_id, user, password, None)
+    try:
+        connect(self, client_id, user, password, None)
+    except:
+        self.clean, self.keepalive = before
+        raise
     self.password = None
     self.interval = keepalive * 750 or _NEVER
     self.timeout_ms = timeout * 1000
