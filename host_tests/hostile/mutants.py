@@ -186,7 +186,7 @@ FAULTS_5: Faults = {
     },
     "v5/reasons": {
         "a refused message is not reported": (
-            'load("strays").report(c, packet, pid, reason)', "pass"
+            'load("strays").remove(c, p, pid, reason)', 'load("strays").release(c, p)'
         ),
     },
     "v5/flow": {

@@ -15,7 +15,7 @@ from binascii import crc32
 from hostile import cases, drive
 
 RARE = (
-    "alone", "rare.checks", "rare.connecting", "dial", "rare.hello", "methods", "rare.pieces",
+    "alone", "rare.checks", "rare.connecting", "dial", "hello", "methods", "rare.pieces",
     "rare.qos2", "rare.reading", "reasons", "rare.strays", "subs", "subscribing", "rare.wild",
 )  # fmt: skip
 RARE_5 = (

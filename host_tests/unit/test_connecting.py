@@ -372,3 +372,11 @@ def test_ipv4_is_preferred_to_ipv6(module: Any, monkeypatch: pytest.MonkeyPatch)
         link = module.TCP("broker", 1883)
         link.resolve()
         assert link.address == chosen
+
+
+def test_what_cannot_be_reconfigured_stays_as_it_is(make: Callable) -> None:
+    client = make(keepalive=60).client
+    before = client.hello, client.clean, client.keepalive
+    with pytest.raises(TypeError, match="user must be"):
+        client.reconfigure(b"other", 5, None, 10, False, 10, None, client.link)
+    assert (client.hello, client.clean, client.keepalive) == before

@@ -245,7 +245,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return real(name, globals, locals, fromlist, level)
 
     monkeypatch.setattr("builtins.__import__", load)
-    names = "show dial subs alone reasons v5.flow v5.hello v5.reasons v5.walk rare."
+    names = "show dial subs alone reasons v5.flow v5.reasons v5.walk rare."
     on_demand = tuple(f"flatmq.{name}" for name in names.split())
     for name in [name for name in sys.modules if name.startswith(on_demand)]:
         monkeypatch.delitem(sys.modules, name)

@@ -360,6 +360,19 @@ def test_it_leaves_between_what_was_published_before_and_after(make: Callable) -
     assert bench.client.pending == 0
 
 
+def test_a_file_that_is_being_sent_may_be_offered_again(make: Callable) -> None:
+    bench = make().online()
+    file = io.BytesIO(PAYLOAD)
+    bench.client.publish_from(b"t", file)
+    bench.stream.room = 1500
+    bench.client.poll()
+    assert bench.client.publish_from(b"t", file) is None
+    bench.stream.room = None
+    while bench.client.pending:
+        bench.client.poll()
+    assert [p.payload for p in bench.published()] == [PAYLOAD]
+
+
 def test_a_poll_sends_a_part_of_it(make: Callable) -> None:
     """Else a fast network and a slow flash would hold up the loop for as long as it takes."""
     bench = make().online()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from brokers.fake import FakeBroker
 from conftest import interpreter_command
 from flatmq import Client
 from flatmq.properties import Properties
+from flatmq.stream_tls import TLS
 from flatmq_tools import bytecode, interpreter
 from packets import build
 from packets.properties import Id, properties
@@ -84,6 +86,13 @@ def test_a_password_alone_and_a_user_alone(broker: FakeBroker) -> None:
     assert (_hello(broker).connect.username, _hello(broker).connect.password) == (None, b"p")
     online(broker, b"two", user="u")
     assert (_hello(broker).connect.username, _hello(broker).connect.password) == (b"u", None)
+
+
+@pytest.mark.parametrize("version", [4, 5, None])
+def test_a_client_is_set_up_once(version: int | None) -> None:
+    tls = Mock(spec=TLS)
+    Client(b"c", "broker", version=version, tls=tls)
+    tls.link.assert_called_once_with("broker", 8883)
 
 
 @pytest.mark.parametrize("retain", [False, True])

@@ -135,6 +135,8 @@ def late(name: str) -> "Any":
 
     MemoryError if it cannot be loaded; then nothing has changed.
     """
+    if not MICROPYTHON:
+        return getattr(load("aio_rare", ""), name)
 
     def run(self, *arguments, **values):
         try:
@@ -306,7 +308,7 @@ class Client:
         disconnect = aio_rare.disconnect
         __aenter__ = aio_rare.__aenter__
         __aexit__ = aio_rare.__aexit__
-    elif MICROPYTHON:
+    else:
         subscribe = late("subscribe")
         unsubscribe = late("unsubscribe")
         disconnect = late("disconnect")
@@ -492,7 +494,3 @@ class Client:
             self._dropped.append(MQTTError("dropped", reason, pid))
         if self._on_dropped is not None:
             self._on_dropped(pid, topic, reason)
-
-
-if not MICROPYTHON:
-    load("aio_rare", "").install(Client)

@@ -4,7 +4,7 @@ import asyncio
 
 from . import MQTTError
 from .aio import Messages, sleep_ms
-from .port import MICROPYTHON, const, drop, ticks_add, ticks_diff, ticks_ms
+from .port import const, drop, ticks_add, ticks_diff, ticks_ms
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -118,14 +118,3 @@ async def __aexit__(self: "Client", kind: "Any", *error: "Any") -> None:
     except Exception:
         if kind is None:
             raise
-
-
-if not MICROPYTHON:
-
-    def install(kind: "Any") -> None:
-        """Add these methods to the class."""
-        kind.subscribe = subscribe
-        kind.unsubscribe = unsubscribe
-        kind.disconnect = disconnect
-        kind.__aenter__ = __aenter__
-        kind.__aexit__ = __aexit__

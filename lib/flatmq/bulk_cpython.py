@@ -62,9 +62,8 @@ def head_of(m: Message) -> bytearray:
             head += m.id.to_bytes(2, "big")
     else:
         head = bytes(m.buf[m.t : m.at])
-    whole = bytearray(5)
-    whole[0] = m.first
-    del whole[put_length(whole, 1, len(head) + m.total) :]
+    whole = bytearray((m.first,))
+    put_length(whole, len(head) + m.total)
     whole += head
     return whole
 

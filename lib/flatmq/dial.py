@@ -44,7 +44,7 @@ def step(c: "Client") -> "Any":
         stream = link.stream()
         if stream:
             if c.password:
-                c.hello = load("hello").update(c)
+                load("hello", "").update(c)
             c.stream = stream
             c.state = "greeting"
             c.due = ticks_add(port.ticks_ms(), c.timeout_ms)

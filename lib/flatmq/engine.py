@@ -252,8 +252,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         calling = _HANDLER
                         n = c.pieces.step(at, end, again)
                         calling = again = 0
-                        if n is hold:
-                            waits = True
+                        if n:
+                            waits = n is hold
+                            what = not waits and n  # the rule that it breaks
                             break
                         more -= end - at
                         at = end

@@ -52,6 +52,14 @@ else:
                 os.close(fd)
 
 
+def reopen(path: str):
+    """Open a file to read and write it. It is made if it is not there. OSError."""
+    try:
+        return access(path, "r+b")
+    except OSError:
+        return access(path, "w+b")
+
+
 def close(f) -> None:
     """Close a file, ignoring errors.
 
@@ -69,24 +77,9 @@ FULL = (28, 36)
 
 # CRC-30/CDMA, reflected, four bits at a time: the widest checksum that is always a small int on a
 # 32-bit board. binascii.crc32 would put an int on the heap for three records in four.
-_TABLE = (
-    0x00000000,
-    0x2DB1DA21,
-    0x2AAD3241,
-    0x071CE860,
-    0x2494E281,
-    0x092538A0,
-    0x0E39D0C0,
-    0x23880AE1,
-    0x38E74301,
-    0x15569920,
-    0x124A7140,
-    0x3FFBAB61,
-    0x1C73A180,
-    0x31C27BA1,
-    0x36DE93C1,
-    0x1B6F49E0,
-)
+_TABLE = list(range(16))
+for _ in range(4):
+    _TABLE = [n >> 1 ^ (0x38E74301 if n & 1 else 0) for n in _TABLE]
 START = 0x3FFFFFFF
 
 

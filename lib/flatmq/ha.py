@@ -144,7 +144,7 @@ class Device:
             )
         if client.state != "offline" or client.stats.connects:
             raise ValueError("client must not be started before its Device is made")
-        said: Any = load("hello")
+        said: Any = load("hello", "")
         client_id, _, _, will = said.parts_of(client)
         drop("hello")
         self.identifier = checked("identifier", identifier or client_id)
@@ -304,8 +304,10 @@ class Device:
         c = self._client
         if not c.connected:
             return
-        if self._greeted != c.stats.connects:
-            self._greet(c)
+        if self._greeted != c.stats.connects and (
+            self._online is None or c.publish(self.status, self._online, 1, True) is not None
+        ):
+            self._greeted = c.stats.connects
         if (
             self.due is not None
             and ticks_diff(port.ticks_ms(), self.due) >= 0
@@ -314,10 +316,6 @@ class Device:
             return
         if self.news:
             self._report()
-
-    def _greet(self, c):
-        if self._online is None or c.publish(self.status, self._online, 1, True) is not None:
-            self._greeted = c.stats.connects
 
     def _describe(self):
         """Hand the message to the client. Returns whether it took it."""

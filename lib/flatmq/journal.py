@@ -5,7 +5,7 @@ The journal is a file of a few bytes, rewritten in place. littlefs stores a file
 fortieth of an erase.
 """
 
-from .flash import START, access, close, crc, get, put, sync, write
+from .flash import START, access, close, crc, get, put, reopen, sync, write
 from .port import const
 
 # Packet identifiers of records. Lower ones are for messages that do not go through the spool.
@@ -176,7 +176,7 @@ class Journal:
         self._saved = -1
         try:
             if self._file is None:
-                self._file = self._open()
+                self._file = reopen(self._path)
             self._file.seek(0)
             write(self._file, self._buf, 0, n)
             sync(self._file)
@@ -185,12 +185,6 @@ class Journal:
             self.changed = True
             self.close()
             raise
-
-    def _open(self):
-        try:
-            return access(self._path, "r+b")
-        except OSError:
-            return access(self._path, "w+b")
 
     def close(self) -> None:
         """Close the file."""

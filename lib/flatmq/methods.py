@@ -42,7 +42,6 @@ disconnect v5.leaving
 publish_from v5.sending
 request v5.replies
 server v5.server
-set_credentials v5.saying
 set_will v5.saying
 subscribe v5.subscribing
 unsubscribe v5.subscribing"""

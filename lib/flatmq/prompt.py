@@ -76,7 +76,11 @@ class Prompt:
             self._names = {}
         if self._asked:
             self._asked = False
-            self._offer()
+            if self._n:
+                self._say(busy=self._left())
+            else:  # lines must be signed for this session
+                self._nonce = hexlify(os.urandom(8)).decode()
+                self._say(grant=self._nonce)
         if self._whole:
             self._whole = False
             self._take()
@@ -110,14 +114,6 @@ class Prompt:
             said["out"] = said["out"][:n] + " ...\n"
             self._answer = dumps(said)
             n //= 2
-
-    def _offer(self):
-        """Say for which session lines must be signed, unless there is one."""
-        if self._n:
-            self._say(busy=self._left())
-            return
-        self._nonce = hexlify(os.urandom(8)).decode()
-        self._say(grant=self._nonce)
 
     def _take(self):
         """Run a line, if it is signed for this session and is the next one."""

@@ -1,5 +1,6 @@
 """Encode the properties of packets that are sent (MQTT 5 section 2.2.2)."""
 
+from . import is_name, is_utf8
 from .port import const
 from .wire import field, number, put_length
 
@@ -8,38 +9,32 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
-    Pairs = "list[tuple[bytes | str, bytes | str]]"
-
-# The type of a value: the size of a number in bytes, or one of these.
-_VARIABLE = const(5)
-_BYTES = const(6)
-_TEXT = const(7)
-_NAME = const(8)  # a topic name
-
-# Each property that a client sends: identifier, type, minimum and maximum.
+# Each property that a client sends: its identifier, and of a number the size in bytes, minimum and
+# maximum; of the others how they are checked.
 _KNOWN = {
     "payload_format": (0x01, 1, 0, 1),
     "expiry": (0x02, 4, 0, 0xFFFFFFFF),
-    "content_type": (0x03, _TEXT, 0, 0),
-    "response_topic": (0x08, _NAME, 0, 0),
-    "correlation_data": (0x09, _BYTES, 0, 0),
-    "subscription_identifier": (0x0B, _VARIABLE, 1, 268435455),
+    "content_type": (0x03, is_utf8),
+    "response_topic": (0x08, is_name),
+    "correlation_data": (0x09, None),
     "session_expiry": (0x11, 4, 0, 0xFFFFFFFF),
-    "auth_method": (0x15, _TEXT, 0, 0),
-    "auth_data": (0x16, _BYTES, 0, 0),
+    "auth_method": (0x15, is_utf8),
+    "auth_data": (0x16, None),
     "problem_information": (0x17, 1, 0, 1),
     "will_delay": (0x18, 4, 0, 0xFFFFFFFF),
-    "response_information": (0x19, 1, 0, 1),
-    "reason": (0x1F, _TEXT, 0, 0),
     "receive_maximum": (0x21, 2, 1, 65535),
-    "topic_alias_maximum": (0x22, 2, 0, 65535),
-    "topic_alias": (0x23, 2, 1, 65535),
     "maximum_packet_size": (0x27, 4, 1, 0xFFFFFFFF),
 }
-_OF_PUBLISH = const(
-    ("payload_format", "expiry", "content_type", "response_topic", "correlation_data")
+_GIVEN = const(  # to Properties
+    (
+        "payload_format",
+        "expiry",
+        "content_type",
+        "response_topic",
+        "correlation_data",
+        "will_delay",
+    )
 )
-_OF_WILL = _OF_PUBLISH + ("will_delay",)  # noqa: RUF005 - as MicroPython has it
 
 
 class Properties:
@@ -62,7 +57,7 @@ class Properties:
 
     def __init__(self, user: "Any" = (), **given: "Any") -> None:
         for name in given:
-            if name not in _OF_WILL:
+            if name not in _GIVEN:
                 raise TypeError(f"Properties has no argument {name!r}")
         self.block = block(given, user)
         self.will = "will_delay" in given  # only a will may have it
@@ -87,28 +82,20 @@ def block(given: dict, user: "Any" = ()) -> bytes:
         out.append(0x26)
         for value in pair:
             _put_field(out, field("user property", value))
-    length = bytearray(4)
-    return bytes(length[: put_length(length, 0, len(out))] + out)
+    whole = bytearray()
+    put_length(whole, len(out))
+    return bytes(whole + out)
 
 
 def _put(out, name, value):
-    identifier, kind, least, most = _KNOWN[name]
-    out.append(identifier)
-    if kind < _VARIABLE:
-        number(name, value, least, most)
-        for i in range(kind):
-            out.append(value >> 8 * (kind - 1 - i) & 255)
-    elif kind == _VARIABLE:
-        length = bytearray(4)
-        out.extend(length[: put_length(length, 0, number(name, value, least, most))])
-    elif kind == _BYTES:
-        _put_field(out, field(name, value, None))
-    elif kind == _NAME:
-        from . import is_name
-
-        _put_field(out, field(name, value, is_name))
-    else:
-        _put_field(out, field(name, value))
+    known: Any = _KNOWN[name]
+    out.append(known[0])
+    if len(known) == 2:
+        _put_field(out, field(name, value, known[1]))
+        return
+    number(name, value, known[2], known[3])
+    for i in range(known[1] - 1, -1, -1):
+        out.append(value >> 8 * i & 255)
 
 
 def _put_field(out, data):

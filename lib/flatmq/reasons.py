@@ -68,8 +68,6 @@ def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
             made = MQTTError("closed" if error >= _CLOSED else "timeout", text)
         else:
             kind = "resource" if error >> 1 == 16 else "protocol"  # something is too small here
-            if step.__class__ is str:  # a large message has come in pieces, over some time
-                step = c.message.first
             made = MQTTError(kind, f"packet {step:#x}: {text}")
     if not made:
         kind = "resource" if step == "lookup" else "closed"

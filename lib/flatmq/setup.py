@@ -4,7 +4,7 @@ import random
 
 from . import Client
 from .engine import run
-from .port import MICROPYTHON, Shown, const, drop, load
+from .port import MICROPYTHON, Shown, const, drop
 from .wire import connect, number
 
 TYPE_CHECKING = const(0)
@@ -118,13 +118,9 @@ answers 64 8 268435456"""
     c.clean = clean
     c.password = password if callable(password) else None
     c.keepalive = keepalive
-    secret = None if c.password else password
-    if five:
-        load("hello", "v5.").connect(c, client_id, user, secret)
-    else:
-        if c.password and user is None:
-            raise ValueError("password needs a user")
-        c.hello = connect(version, client_id, clean, keepalive, user, secret, None)
+    if c.password and user is None and not five:
+        raise ValueError("password needs a user")
+    connect(c, client_id, user, None if c.password else password, None)
     drop("hello")  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER

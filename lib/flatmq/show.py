@@ -31,7 +31,7 @@ def _numbers(thing):
 def _client(c):
     host = getattr(c.link, "host", "")
     where = f" at {host}:{c.link.port}" if host else ""
-    name = load("hello").parts_of(c)[0]
+    name = load("hello", "").parts_of(c)[0]
     text = f"{name!r}{where}, {c.state}, {c.pending} pending"
     if c.error:
         text += f", last error: {c.error.kind}, {c.error.detail}"

@@ -14,7 +14,7 @@ record keeps its identifier across a reboot, and no message that bypasses the sp
 import random
 
 from .journal import FIRST_ID, IDS, Journal
-from .port import const
+from .port import Shown, const
 from .store import RECORD, Store
 
 TYPE_CHECKING = const(0)
@@ -40,7 +40,7 @@ def _plain(payload, qos, most):
     return plain(payload)
 
 
-class Stats:
+class Stats(Shown):
     """Counters since the spool was made."""
 
     def __init__(self) -> None:
@@ -53,11 +53,6 @@ class Stats:
         self.acknowledged = 0  # records that the broker has acknowledged
         self.set_aside = 0  # records that the client gave up; see Spool.dropped
         self.corrupt = 0  # places on flash with an incomplete or damaged record
-
-    def __repr__(self) -> str:
-        from .show import show
-
-        return show(self)
 
 
 class Spool:

@@ -18,7 +18,7 @@ appended to it.
 
 import os
 
-from .flash import FULL, START, access, close, crc, get, put, sync, sync_folder, write
+from .flash import FULL, START, access, close, crc, get, put, reopen, sync, sync_folder, write
 from .port import const
 
 RECORD = const(9)  # bytes of a record's header
@@ -257,7 +257,7 @@ class Store:
         if at == _NUMBER:
             at = 0
         if self._head_file is None:
-            self._head_file = self._open_head()
+            self._head_file = reopen(self._folder + "/head")
         self._head_file.seek(at)
         write(self._head_file, self._head, at, self._head_end + n - at)
         sync(self._head_file)
@@ -267,12 +267,6 @@ class Store:
         if self._in is self._head_file:
             self._in_end = self.next
             self._in_size = self._head_end
-
-    def _open_head(self):
-        try:
-            return access(self._folder + "/head", "r+b")
-        except OSError:
-            return access(self._folder + "/head", "w+b")
 
     def _empty(self):
         """Forget the records in the head."""
@@ -487,7 +481,7 @@ class Store:
             self.seq = max(self.seq, self._head_first)
             self._in_end = self._head_next
             if self._head_file is None:
-                self._head_file = self._open_head()
+                self._head_file = reopen(self._folder + "/head")
             self._in = self._head_file
             self._in_size = self._head_end
             self._hop(self._head_first, _NUMBER)

@@ -57,9 +57,7 @@ class Stream(stream_cpython.Stream):
         Returns their number, None if there is no room.
         """
         try:
-            # Released at once: the traceback of an error would keep `buf` from being resized.
-            with memoryview(buf) as whole, whole[off : off + n] as part:
-                return self.sock.send(part)
+            return super().write(buf, off, n)
         except _WAITS:
             return None
         except OSError:

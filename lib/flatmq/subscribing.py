@@ -31,8 +31,7 @@ def subscribe(
     checked, names = encode(filters, qos, self.max_qos)
     kept = replace(self, checked, handler)
     self.subs = load("subs", "")
-    new = Subscription()
-    fill(new, checked, names, handler, qos, chunks)
+    new = make(checked, names, handler, qos, chunks)
     keep(self, kept)
     self.subscriptions.append(new)
     extend(self)
@@ -47,8 +46,7 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     """
     checked, names = encode(filters, 0, 0)
     self.subs = load("subs", "")
-    new = Subscription()
-    fill(new, checked, names, None, 0, False)
+    new = make(checked, names, None, 0, False)
     keep(self, [s for s in self.subscriptions if remove(s, checked)])
     for r in self.requests:
         if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
@@ -63,10 +61,11 @@ def withdraw(self: "Client", subscription: Subscription) -> None:
     self.requests[:] = [r for r in self.requests if r is not subscription]
 
 
-def fill(
-    s: Subscription, filters: "list[bytes]", names: "list[bytes]", handler, qos: int, chunks: bool
-) -> None:
-    """Set up a new subscription, or a request to end one."""
+def make(
+    filters: "list[bytes]", names: "list[bytes]", handler, qos: int, chunks: bool
+) -> Subscription:
+    """Return a new subscription, or a request to end one."""
+    s = Subscription()
     s.filters = s.asked = filters
     s.names = filters if names == filters else names
     s.handler = handler
@@ -77,6 +76,7 @@ def fill(
     for f in names:
         if b"+" in f or b"#" in f:
             message.matches = load("wild").matches
+    return s
 
 
 def replace(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":

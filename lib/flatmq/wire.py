@@ -6,23 +6,22 @@ Loaded when needed, and not kept by MQTT 3.1.1.
 from . import is_utf8
 from .port import const
 
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
 held = False  # whether another module keeps this one: see `port.drop`
 _HASH = const(35)
 _PLUS = const(43)
 _SLASH = const(47)
 
 
-def put_length(buf: "bytearray | memoryview", at: int, n: int) -> int:
-    """Write Remaining Length `n` at `at`, and return the position after it.
-
-    `n` is 0 to 268,435,455, in 1 to 4 bytes (section 2.2.3).
-    """
+def put_length(buf: bytearray, n: int) -> None:
+    """Append Remaining Length `n`: 0 to 268,435,455, in 1 to 4 bytes (section 2.2.3)."""
     while n > 127:
-        buf[at] = n & 127 | 128
+        buf.append(n & 127 | 128)
         n >>= 7
-        at += 1
-    buf[at] = n
-    return at + 1
+    buf.append(n)
 
 
 def get_length(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
@@ -106,32 +105,39 @@ def is_filter(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
 
 def connect(
-    version: int, client_id, clean: bool, keepalive: int, user, password, will
-) -> bytearray:
-    """Return a CONNECT (section 3.1) at protocol level `version`: 4 is MQTT 3.1.1, 3 is MQTT 3.1.
+    c: "Any", client_id: "Any", user: "Any", password: "Any", will: "Any", block: bytes = b""
+) -> None:
+    """Set the CONNECT of a client (section 3.1). ValueError for a value out of range.
 
-    `will` is None, or topic, payload, QoS and retain. ValueError for a value out of range.
+    `will` is None, or topic, payload, QoS, retain and, for MQTT 5, encoded properties. `block` has
+    those of this CONNECT if they are not the usual ones.
     """
-    flags = 2 if clean else 0
-    fields = [field("client_id", client_id)]
-    if version == 3 or not clean:
-        number("client_id length", len(fields[0]), 1, 23 if version == 3 else 65535)
+    five = c.five
+    old = c.version == 3
+    flags = 2 if c.clean else 0
+    fields: list[Any] = [field("client_id", client_id)]
+    if old or not (five or flags):
+        number("client_id length", len(fields[0]), 1, 23 if old else 65535)
     if will is not None:
         flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
-        fields.extend(will[:2])
+        fields.extend((will, will[0], will[1]))
     if user is not None:
         flags |= 128
         fields.append(field("user", user))
     if password is not None:
-        if user is None:
+        if user is None and not five:
             raise ValueError("password needs a user")
         flags |= 64
         fields.append(field("password", password, None))
-    body = bytearray(b"\0\4MQTT\4" if version == 4 else b"\0\6MQIsdp\3")
-    body.extend(bytes((flags, keepalive >> 8, keepalive & 255)))
+    body = bytearray(b"\0\6MQIsdp" if old else b"\0\4MQTT")
+    body.extend(bytes((c.version, flags, c.keepalive >> 8, c.keepalive & 255)))
+    if five:
+        body.extend(block or c.asks)
     for f in fields:
-        body.extend(bytes((len(f) >> 8, len(f) & 255)))
-        body.extend(f)
-    head = bytearray(5)
-    head[0] = 0x10
-    return head[: put_length(head, 1, len(body))] + body
+        if f is not will:
+            body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
+        elif five:
+            body.extend(will[4])
+    head = bytearray(b"\x10")
+    put_length(head, len(body))
+    c.hello = head + body

@@ -28,7 +28,7 @@ WRITERS: dict[str, set[str]] = {
     "stop": {"engine", "queue", "rare/strays", "rare/handover"},
     "renamed": {"engine", "alone", "rare/qos2", "rare/strays", "rare/connecting"},
     "alone": {"dial", "alone", "rare/connecting", "v5/packets", "v5/flow"},
-    "large": {"rare/parts", "v5/passing", "v5/sending"},
+    "large": {"rare/parts"},
     # The message that is published
     "topic": {*PUBLISH, "v5/alias", "v5/connack"},
     "head qos": {"__init__", "v5/alias"},
@@ -44,8 +44,8 @@ WRITERS: dict[str, set[str]] = {
     "quiet": {"rare/connecting"},
     "asked": {"engine", "dial", "waiting"},
     "interval tick": {"rare/saying", "v5/connack"},
-    "hello": {"dial", "rare/saying", "v5/hello", "v5/fallback"},
-    "password": {"rare/saying", "v5/saying", "v5/fallback"},
+    "hello": {"wire"},
+    "password": {"rare/saying", "v5/fallback"},
     "link": {"rare/saying", "bulk_cpython", "umqtt_rare"},
     # What comes in
     "done limit": {"dial", "rare/several", "rare/strays", "subscribing"},

@@ -184,18 +184,14 @@ class Sink:
         self._path = path
         self.size = size
         self._piece = piece
-        self.at = 0  # where the next piece begins
         self.head = bytearray(digest[: HEAD - 4] + b"\0\0\0\0")  # the request for it
         self.failed = False  # the flash
         self._good = False  # the piece that comes is that one
         self._got = 0  # bytes of it
         self._n = 0  # of how many
         self._synced = 0
-        try:
-            self.file = flash.access(path, "r+b")
-            self.at = min(self.file.seek(0, 2), size)
-        except OSError:
-            self.file = flash.access(path, "w+b")
+        self.file = flash.reopen(path)
+        self.at = min(self.file.seek(0, 2), size)  # where the next piece begins
 
     def expect(self) -> None:
         """Make `head` the request for the next piece."""

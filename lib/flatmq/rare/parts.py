@@ -77,14 +77,13 @@ class Parts:
         self._ahead = 0  # messages at QoS 1 and 2 that go before it now
         self._proof = False  # the broker has taken others since the first of these closes
 
-    def publish(self, head: int, topic: bytes, source: "Any", block: bytes = b"") -> "int | None":
-        """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`.
-
-        `block` goes before its payload.
-        """
+    def publish(self, head: int, topic: bytes, source: "Any") -> "int | None":
+        """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`."""
         c = self._client
-        if c.pending:
+        # Messages that were dropped in flight may take up all places.
+        if c.pending or (head & 6 and c.inflight < 1):
             return None
+        block = c.block if c.five else b""
         self._source = None
         if hasattr(source, "readinto"):
             self.size = source.seek(0, 2)
@@ -101,15 +100,16 @@ class Parts:
             self.size = len(self._payload)
         n = len(topic) + len(block) + self.size + (4 if head & 6 else 2)
         number("size of the packet", n, 0, 268435455)
+        if c.five and c.offers[2:4] != [1, 0]:  # of RETAIN and size: see `v5.server`
+            c.allow(n, head & 1)
         self.pid = 0
         if head & 6:
             self.pid = c.last_id + 1 & 65535 or 1
             if self.pid == c.stop:
                 self.pid = load("strays").next_id(c)
             c.last_id = self.pid
-        packet = bytearray(5)
-        packet[0] = head
-        packet = packet[: put_length(packet, 1, n)]
+        packet = bytearray((head,))
+        put_length(packet, n)
         packet.extend(bytes((len(topic) >> 8, len(topic) & 255)) + topic)
         if self.pid:
             packet.extend(bytes((self.pid >> 8, self.pid & 255)))
@@ -122,6 +122,8 @@ class Parts:
         self.waits = 1
         self.sending = True
         c.pending += 1
+        if c.five:
+            c.five.allot(c)
         return self.pid
 
     def next(self) -> int:

@@ -95,7 +95,8 @@ class Pieces:
     def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.
 
-        `again` is how often this piece has raised. Returns HOLD to get it again.
+        `again` is how often this piece has raised. Returns HOLD to get it again, the rule that it
+        breaks, or None.
         """
         c = self.client
         m = c.message

@@ -1,14 +1,15 @@
 """Change what CONNECT says: will, credentials and the rest. Loaded for one call."""
 
 from .. import is_name
-from ..port import const
+from ..hello import parts_of
+from ..port import const, load
 from ..wire import connect, field, number
-from .hello import parts_of
 
 TYPE_CHECKING = const(0)
 _NEVER = const(268435455)
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .. import Client
 
@@ -24,16 +25,22 @@ def set_will(
 
     It is for connections from the next one on (section 3.1.2.5). A topic of None removes it.
     """
+    replace(self, topic, payload, qos, retain, b"\0")
+
+
+def replace(c: "Client", topic, payload, qos: int, retain: bool, block: bytes) -> None:
+    """Set the will of a client, or remove it. `block`: its encoded properties, in MQTT 5."""
     will = None
     if topic is not None:
         will = (
             field("will topic", topic, is_name),
             field("will payload", payload, None),
-            number("will qos", qos, 0, self.max_qos),
+            number("will qos", qos, 0, c.max_qos),
             retain,
+            block,
         )
-    _, user, password, _ = parts_of(self)
-    _change(self, user, password, will)
+    client_id, user, password, _ = parts_of(c)
+    connect(c, client_id, user, password, will)
 
 
 def set_credentials(
@@ -45,11 +52,13 @@ def set_credentials(
 
     `password` may be a function, which is called for each CONNECT.
     """
-    ask = password if callable(password) else None
-    if ask and user is None:
+    ask: Any = password if callable(password) else None
+    if ask and user is None and not self.five:
         raise ValueError("password needs a user")
-    _change(self, user, None if ask else password, parts_of(self)[3])
-    self.password = ask
+    client_id, _, _, will = parts_of(self)
+    connect(self, client_id, user, None if ask else password, will)
+    five: Any = self.five and self
+    self.password = load("hello", "v5.").keep if five and five.auth and not ask else ask
 
 
 def reconfigure(
@@ -60,18 +69,17 @@ def reconfigure(
     The arguments are those of `Client`; `will` is None or the arguments of `set_will`.
     """
     number("keepalive", keepalive, 0, 65535)
-    hello = connect(self.version, client_id, clean_session, keepalive, user, password, None)
-    self.hello = hello
-    self.password = None
+    before = self.clean, self.keepalive
     self.clean = clean_session
     self.keepalive = keepalive
+    try:
+        connect(self, client_id, user, password, None)
+    except:
+        self.clean, self.keepalive = before
+        raise
+    self.password = None
     self.interval = keepalive * 750 or _NEVER
     self.timeout_ms = timeout * 1000
     self.tick = min(self.tick, self.interval)
     self.link = link
     self.set_will(*(will or (None,)))
-
-
-def _change(c, user, password, will):
-    client_id = parts_of(c)[0]
-    c.hello = connect(c.version, client_id, c.clean, c.keepalive, user, password, will)

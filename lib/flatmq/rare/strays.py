@@ -102,7 +102,11 @@ def place(c: "Client", pid: int) -> int:
 
 def set_aside(c: "Client", pid: int, reason: str) -> None:
     """Give up the message with this identifier, or with 0 the first one at QoS 0."""
-    p = place(c, pid)
+    remove(c, place(c, pid), pid, reason)
+
+
+def remove(c: "Client", p: int, pid: int, reason: str) -> None:
+    """Cut the message at `p` out of the queue, and report it; at QoS 0 `pid` is 0."""
     packet = bytes(c.q[p : end_of(c.q, p)])
     release(c, p)
     report(c, packet, pid, reason)

@@ -38,9 +38,9 @@ def authenticate(self: "Client5") -> None:
 def _packet(c, reason, data):
     """Return an AUTH packet. ValueError if it is larger than the broker accepts while online."""
     body = bytes((reason,)) + block({"auth_method": c.auth[0], "auth_data": data})
-    head = bytearray(5)
-    head[0] = 0xF0
-    packet = head[: put_length(head, 1, len(body))] + body
+    packet = bytearray((0xF0,))
+    put_length(packet, len(body))
+    packet.extend(body)
     most = c.offers[_MAXIMUM_PACKET_SIZE]
     if c.connected and 0 < most < len(packet):
         raise ValueError(f"AUTH must be at most {most} bytes, not {len(packet)}")

@@ -1,6 +1,7 @@
 """Fall back to MQTT 3.1.1 with a broker that does not speak MQTT 5. Loaded for that."""
 
 from ..engine import end_of
+from ..hello import parts_of
 from ..message import NEVER
 from ..port import const, drop, load
 from ..wire import connect, get_length, put_length
@@ -15,7 +16,7 @@ def fall_back(c: "Client5") -> None:
 
     Waiting messages lose their properties.
     """
-    client_id, user, password, will = load("hello", "v5.").parts_of(c)
+    client_id, user, password, will = parts_of(c)
     if c.auth and c.password is load("hello", "v5.").keep:
         c.password = None
     if user is None and (password is not None or c.password):
@@ -23,7 +24,7 @@ def fall_back(c: "Client5") -> None:
     c.version = c.level = 4
     c.unanswered = None
     c.five = None
-    c.hello = connect(4, client_id, c.clean, c.keepalive, user, password, will and will[:4])
+    connect(c, client_id, user, password, will)
     c.error = None  # the broker may well speak 3.1.1
     c.carry(None)
     q = c.q
@@ -59,6 +60,6 @@ def _without(packet, more=0):
         at += 2
     n = get_length(packet, at, len(packet))
     body = packet[begin:at] + packet[at + 1 + (n & 3) + (n >> 2) :]
-    head = bytearray(5)
-    head[0] = packet[0]
-    return bytes(head[: put_length(head, 1, len(body) + more)]) + body
+    head = bytearray(packet[:1])
+    put_length(head, len(body) + more)
+    return bytes(head + body)

@@ -4,9 +4,9 @@ Loaded when messages or requests are outside them, and when a topic alias ends w
 """
 
 from .. import port
-from ..engine import end_of
+from ..engine import end_of, id_of
 from ..port import const, load, ticks_add
-from ..queue import find, release
+from ..queue import find
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -121,14 +121,7 @@ def refused(c: "Client5", first: int, size: int) -> str:
 
 def _set_aside(c, p, reason):
     """Give up the message at `p` in the queue."""
-    packet = bytes(c.q[p : end_of(c.q, p)])
-    i = 1
-    while packet[i] > 127:
-        i += 1
-    i += 3 + (packet[i + 1] << 8 | packet[i + 2])
-    pid = packet[i] << 8 | packet[i + 1] if packet[0] & 6 else 0
-    release(c, p)
-    load("strays").report(c, packet, pid, reason)
+    load("strays").remove(c, p, id_of(c.q, p) if c.q[p] & 6 else 0, reason)
 
 
 def without_aliases(c: "Client5") -> None:

@@ -6,12 +6,6 @@ They are skipped, but a broker that breaks a rule in them loses its connection, 
 from ..port import const
 from .walk import TABLE
 
-TYPE_CHECKING = const(0)
-if TYPE_CHECKING:
-    from typing import Any
-
-    from . import Client5
-
 _PUBLISH = const(16)  # see walk.TABLE
 _LONG = const(3)
 _VARIABLE = const(4)
@@ -156,41 +150,3 @@ class Walk:
             else:
                 self._broken(_NO_TEXT)
                 return
-
-
-class End:
-    """A stand-in for the large message of a client, if there is one, to end the connection.
-
-    The engine takes it for a large message whose source has failed.
-    """
-
-    sending = True
-    began = True  # so that no acknowledgement leaves before
-    waits = pid = at = 0
-    data: "Any" = None
-
-    def __init__(self, c: "Client5", rule: int) -> None:
-        self._client = c
-        self._large: Any = c.large
-        self.error = rule
-        if c.large:
-            self.waits = c.large.waits
-            self.pid = c.large.pid
-        c.large = self  # type: ignore[assignment]
-
-    def __getattr__(self, name: str) -> "Any":
-        return getattr(self._large, name)
-
-    def next(self) -> int:
-        """Return how many bytes there are to send: none."""
-        self.began = self._large is not None and self._large.began
-        return 0
-
-    def publish(self, *_message: "Any") -> None:
-        """Return None: there is no room for another message."""
-
-    def lost(self, closed: bool, flight: "int | None") -> None:
-        """Handle the end of the connection."""
-        self._client.large = self._large
-        if self._large:
-            self._large.lost(closed, flight)

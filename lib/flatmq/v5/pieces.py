@@ -127,23 +127,14 @@ class Pieces(Base):
 
     def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload: see `rare.pieces.Pieces.step`."""
-        if self.walks and self._ends(at, end):
-            return HOLD
-        return Base.step(self, at, end, again)
+        return (self.walks and self._walked(at, end)) or Base.step(self, at, end, again)
 
-    def _ends(self, at, end):
-        """Check what has come of the properties. Returns whether to wait here.
-
-        That is for the end of the connection, or for room for the acknowledgement.
-        """
+    def _walked(self, at, end):
+        """Check what has come of the properties: see `step`, which returns the same."""
         c = self.client
         walk = self.walk
-        if walk.rule or (self.message.first & 6 and len(c.acks) > c.space):
-            return True
+        if self.message.first & 6 and len(c.acks) > c.space:
+            return HOLD
         walk.take(self.message.buf, at, end if end - at < walk.left else at + walk.left)
         self.walks = walk.left > 0
-        if not walk.rule:
-            return False
-        self.walks = True
-        load("passing", "v5.").End(c, walk.rule)
-        return True
+        return walk.rule

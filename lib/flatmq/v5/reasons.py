@@ -8,7 +8,7 @@ import errno
 from .. import MQTTError
 from ..engine import end_of
 from ..port import const, load
-from ..queue import find, release
+from ..queue import find
 from .walk import TABLE
 
 TYPE_CHECKING = const(0)
@@ -157,9 +157,7 @@ def _refused(c, first, pid, code):
     elif 0 <= p < c.sent and end_of(q, p) <= c.sent and q[p] & 6 == _WAITS[first]:
         if first == 0x70 and code != _FORGOTTEN:
             q[p] &= 0xFD  # `report` leaves out what is past PUBREC
-        packet = bytes(q[p : end_of(q, p)])
-        release(c, p)
-        load("strays").report(c, packet, pid, reason)
+        load("strays").remove(c, p, pid, reason)
         return True
     else:
         c.stats.strays += 1

@@ -59,7 +59,7 @@ class Replies:
     def __init__(self, client: "Client5") -> None:
         topic = client.response_topic
         if topic is None:
-            name = load("hello", "v5.").parts_of(client)[0]
+            name = load("hello", "").parts_of(client)[0]
             drop("hello")
             if not name:
                 raise ValueError("request needs a client_id, or a response_topic")

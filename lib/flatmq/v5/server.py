@@ -1,6 +1,6 @@
 """Name the limits and features of the broker. Loaded with the first use of `client.server`."""
 
-from ..port import MICROPYTHON, Shown, const
+from ..port import Shown, const
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -57,8 +57,3 @@ class Server(Shown):
         if name not in _NAMES:
             raise AttributeError(name)
         return self.values[_NAMES.index(name)]
-
-
-if not MICROPYTHON:
-    for i in range(len(_NAMES)):
-        setattr(Server, _NAMES[i], property(lambda self, i=i: self.values[i]))  # type: ignore[misc]

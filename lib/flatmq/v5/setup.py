@@ -20,7 +20,8 @@ def new(args: tuple, values: dict) -> "Client5":
     from . import Client5
 
     client: Client5 = object.__new__(Client5)
-    client.__init__(*args, **values)  # type: ignore[misc]
+    if MICROPYTHON:  # which calls __init__ only for an object of the class that was called
+        client.__init__(*args, **values)  # type: ignore[misc]
     return client
 
 

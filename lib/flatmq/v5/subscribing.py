@@ -1,8 +1,8 @@
 """subscribe and unsubscribe with what MQTT 5 adds. Loaded for each call."""
 
-from ..message import NEVER, Subscription
+from ..message import NEVER
 from ..port import const, load
-from ..subscribing import encode, extend, fill, keep, replace, send
+from ..subscribing import encode, extend, keep, make, replace, send
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
 
@@ -47,8 +47,7 @@ def subscribe(
         raise ValueError("no_local must be False with $share")
     kept = replace(self, checked, handler)
     self.subs = load("subs", "")
-    new: Any = Subscription()
-    fill(new, checked, names, handler, qos, chunks)
+    new: Any = make(checked, names, handler, qos, chunks)
     new.identifier = 0
     new.head = b"\0"
     if self.five:
@@ -59,11 +58,10 @@ def subscribe(
             if s.filters == checked:  # messages with the old identifier may be on their way
                 new.identifier = s.identifier
         if self.bulk is None:  # else each message would carry it
-            head = bytearray(6)
-            n = put_length(head, 2, new.identifier)
-            head[0] = n - 1
-            head[1] = _IDENTIFIER
-            new.head = bytes(head[:n])
+            head = bytearray((0, _IDENTIFIER))
+            put_length(head, new.identifier)
+            head[0] = len(head) - 1
+            new.head = bytes(head)
         _allow(self, new)
         self.numbered = max(self.numbered, new.identifier)
     keep(self, kept)
@@ -94,7 +92,5 @@ def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]
     """
     if self.five:
         checked, names = encode(filters, 0, 0)
-        new = Subscription()
-        fill(new, checked, names, None, 0, False)
-        _allow(self, new)
+        _allow(self, make(checked, names, None, 0, False))
     return end(self, filters)

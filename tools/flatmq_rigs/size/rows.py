@@ -179,8 +179,8 @@ PATHS: tuple[Path, ...] = (
         Row(_LOST_RELEASED, 500, 366, _LOSS + _STEADY, more=True),
     ),
     (
-        Row("MQTT 5, online, subscribed", 23_500, 27_912, _online(", version=5")),
-        Row("MQTT 5, after such a loss", 24_500, 28_257, _LOSS),
+        Row("MQTT 5, online, subscribed", 23_500, 27_721, _online(", version=5")),
+        Row("MQTT 5, after such a loss", 24_500, 28_066, _LOSS),
     ),
     (Row("TLS, online, subscribed, without Mbed TLS", 46_000 - MBED_TLS, 23_318, _TLS),),
     (
@@ -192,7 +192,7 @@ PATHS: tuple[Path, ...] = (
     _beside("`log.Log`", 3_482, _LOG),
     _beside("`timesync.TimeSync`", 2_353, _TIME),
     _beside("`ota.Updates`, and the board's `slots`", 8_330, _UPDATES),
-    _beside("`prompt.Prompt`", 4_367, _PROMPT),
+    _beside("`prompt.Prompt`", 4_358, _PROMPT),
     (Row("online, with an `ha.Device` of six components", None, 38_561, _DEVICE),),
 )
 ROWS = {row.name: row for path in PATHS for row in path}
