@@ -128,6 +128,7 @@ class Oracle:
         self.offset = self.total = 0  # of that piece, and of the whole payload
         self.repeats = False  # it came before, and is not released
         self.blind = False  # nobody gets the large message
+        self.name = 0  # its topic name, of so many bytes, and its identifier are part of that
         self.passing_by = 0  # its properties were not all there: they are of so many bytes,
         self.passed_by = b""  # and these have come
         self.finishing = False  # they broke a rule, and a packet is half out
@@ -374,10 +375,11 @@ class Oracle:
     def larger(self, head: strict.Header) -> bool:
         """A packet larger than rx_size that is not all there. Whether its head has been judged.
 
-        Such a message goes in pieces to the handlers that asked for it so, each as large as what
-        was read; it is acknowledged and counted with its last byte, also where nobody gets it, and
-        nobody does if its properties do not fit, or its topic name is not valid. Of an
-        acknowledgement what follows its reason code is skipped.
+        Nobody gets a message whose topic name is larger. Another goes in pieces to the handlers
+        that asked for it so, each as large as what was read; it is acknowledged and
+        counted with its last byte, also where nobody gets it, and nobody does if its
+        properties do not fit, or its topic name is not valid. Of an acknowledgement what
+        follows its reason code is skipped.
         """
         first, body = head.first, self.buf[head.size :]
         room = self.options.rx_size - head.size
@@ -392,18 +394,31 @@ class Oracle:
             return False
         if len(body) < 2:
             return False
-        n = 2 + (body[0] << 8 | body[1]) + (2 if first & 6 else 0)
+        if first & 6 == 6:
+            raise Broken("QoS 3")
+        name = body[0] << 8 | body[1]
+        n = 2 + name + (2 if first & 6 else 0)
+        if n > room:
+            if n > head.length:
+                raise Broken("a topic name that runs past its packet")
+            self.blind = True
+            self.name = name
+            self.passing_by = self.offset = 0
+            self.total = head.length - 2
+            m = Packet("PUBLISH", qos=first >> 1 & 3, dup=first >> 3 & 1)
+            self.repeats = self.is_held(m)
+            self.take_large(head, 2, m)
+            return True
         least = n + 4 if self.v5 else n  # with the length of the properties
         if self.v5 and len(body) >= n:
             self.decoded(first, bytes(body[:n]) + b"\0")  # what is wrong so far is noticed now
-        if (n > room and len(body) < n) or (self.v5 and least > room and len(body) >= n):
-            self.fault = RESOURCE
-            if least > head.length or first & 6 == 6:
-                self.fault |= PROTOCOL  # it breaks two rules, and either may be reported
-            return False
         end = n
-        blind = False
-        if self.v5:
+        blind = self.v5 and least > room  # nobody looks at its properties either
+        if blind:
+            self.passing_by = 0
+            if len(body) < n:
+                return False
+        elif self.v5:
             size = parts.varint(body, n)
             if size is None:
                 if len(body) < least:
@@ -425,7 +440,7 @@ class Oracle:
         self.repeats = again
         self.blind = blind or not parts.is_name(m.topic)
         self.passing_by *= blind
-        self.offset = 0
+        self.name = self.offset = 0
         self.total = head.length - end
         self.take_large(head, end, m)
         return True
@@ -452,6 +467,13 @@ class Oracle:
         self.more -= n
         if m.name != "PUBLISH":
             return
+        if self.name and m.qos:
+            for i in (0, 1):
+                at = self.name + i - self.offset
+                if 0 <= at < n:
+                    m = m._replace(pid=m.pid | payload[at] << 8 >> 8 * i)
+            if not self.more and not m.pid:
+                raise Broken("packet identifier 0")
         self.large = m._replace(payload=payload)
         takers = [] if self.repeats else self.handlers(m, large=True)
         if takers:

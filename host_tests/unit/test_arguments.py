@@ -81,6 +81,11 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.unsubscribe(b""), ValueError, "topic filter b'': must not be empty"),
     (lambda c: c.unsubscribe([b"a", b"#/b"]), ValueError, "topic filter b'#/b': a wildcard"),
     (lambda c: c.unsubscribe([]), ValueError, "number of topic filters must be 1 to 65535"),
+    (
+        lambda c: c.subscribe([b"t"] * 600, print),
+        ValueError,
+        "number of topic filters must be at most 506, not 600: see rx_size",
+    ),
     (lambda c: c.set_will(b""), ValueError, "will topic b'': must not be empty"),
     (lambda c: c.set_will(b"a/#"), ValueError, "will topic b'a/#': wildcards are not allowed"),
     (lambda c: c.set_will(LONG), ValueError, "will topic must be at most 65535 bytes, not 65536"),

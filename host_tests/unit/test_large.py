@@ -129,6 +129,46 @@ def test_only_handlers_with_chunks_get_it(make: Callable) -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
+@given(
+    name=st.integers(50, 300), size=st.integers(0, 200),
+    cuts=st.lists(st.integers(1, 80), min_size=1, max_size=5), version=st.sampled_from(VERSIONS),
+)  # fmt: skip
+def test_a_topic_name_larger_than_the_buffer(
+    qos: int, name: int, size: int, cuts: list[int], version: int
+) -> None:
+    """Such a message is acknowledged and counted; the connection, and those behind it, stay."""
+    with fake_clock() as clock:
+        handler = Pieces()
+        bench = subscribed(partial(VersionBench, clock, version), handler)
+        packets = [
+            peer.publish(topic, PAYLOAD[:n], qos, 7 + i)
+            for i, (topic, n) in enumerate([(b"t/1", 9), (b"t" * name, size), (b"t/2", 8)])
+        ]
+        in_chunks(bench, bench.wire(*packets), cuts)
+        client = bench.client
+        assert (client.error, handler.whole) == (None, [PAYLOAD[:9], PAYLOAD[:8]])
+        assert client.stats.skipped + client.stats.unrouted == 1
+        first = {0: None, 1: 0x40, 2: 0x50}[qos]
+        answers = [(p.first, p.pid) for p in bench.sent()]
+        assert answers == ([(first, 7 + i) for i in range(3)] if first else [])
+
+
+@pytest.mark.parametrize(("qos", "kind"), [(1, "protocol"), (2, "protocol"), (3, "protocol")])
+def test_a_broken_message_with_such_a_name(qos: int, kind: str, make: Callable) -> None:
+    """Its identifier is 0, or its QoS is 3."""
+    bench = subscribed(make, Pieces())
+    body = peer.text(b"t" * 200) + b"\0\0" + bytes(100)
+    in_64(bench, peer.packet(0x30 | qos << 1, body))
+    assert bench.client.error.kind == kind
+
+
+def test_a_name_that_is_longer_than_its_packet(make: Callable) -> None:
+    bench = subscribed(make, Pieces())
+    in_64(bench, peer.packet(0x30, b"\3\0" + b"t" * 300))
+    assert bench.client.error.kind == "protocol"
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_message_that_was_cut_comes_again_from_its_start(qos: int, make: Callable) -> None:
     handler = Pieces()
     bench = subscribed(make, handler, clean_session=False)
@@ -371,6 +411,18 @@ def test_a_file_that_is_being_sent_may_be_offered_again(make: Callable) -> None:
     while bench.client.pending:
         bench.client.poll()
     assert [p.payload for p in bench.published()] == [PAYLOAD]
+
+
+def test_a_file_that_was_closed_is_given_up(make: Callable) -> None:
+    bench = make(clean_session=False).online()
+    with io.BytesIO(PAYLOAD) as file:
+        bench.client.publish_from(b"t", file, 1)
+    bench.client.publish(b"t", b"after", 1)
+    bench.client.poll()
+    assert (bench.client.error.kind, bench.client.state) == ("resource", "waiting")
+    bench.online(present=True)
+    bench.client.poll()
+    assert [p.payload for p in bench.published()] == [b"after"]
 
 
 def test_a_poll_sends_a_part_of_it(make: Callable) -> None:

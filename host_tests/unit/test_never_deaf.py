@@ -124,6 +124,58 @@ def test_a_request_without_an_answer_is_sent_again(kind: str, make: Make) -> Non
     assert asked.granted == (b"\1" if subscribes else b"\0" if bench.version == 5 else b"")
 
 
+@pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
+def test_a_request_has_a_time_of_its_own(kind: str, make: Make) -> None:
+    """Acknowledgements of messages that come meanwhile say nothing about it."""
+    bench = kept(make, inflight=8)
+    client = bench.client
+    asked = client.subscribe(b"t", print, 1) if kind == "SUBSCRIBE" else client.unsubscribe(b"t")
+    for _ in range(9):
+        pid = client.publish(b"t", b"x", 1)
+        live(bench, ACK_TIMEOUT / 8)
+        bench.feed(peer.puback(pid))
+    assert (client.stats.losses, asked.granted) == (1, None)
+
+
+@pytest.mark.parametrize("traffic", [False, True])
+def test_a_ping_for_which_messages_wait_has_a_time(traffic: bool, make: Make) -> None:
+    """A message leaves alone, after PINGRESP, if the broker has closed on one before."""
+    bench = kept(make, keepalive=0)
+    bench.client.publish(b"t", b"x", 1)
+    bench.sent()
+    bench.lose()
+    bench.online(present=True)
+    assert [packet.first >> 4 for packet in bench.sent()] == [PINGREQ]
+    for _ in range(3 * ACK_TIMEOUT):
+        if bench.client.connected:
+            bench.pass_time(1000)
+            if traffic:
+                bench.feed(peer.publish(b"other", b"x"))
+    assert not bench.client.connected
+    assert bench.client.error.kind == "timeout"
+    assert [message.payload for message in again(bench)] == [b"x"]
+
+
+def test_a_ping_for_which_subscribe_waits_has_a_time(make: Make) -> None:
+    """It waits if received identifiers may be of an earlier session: a CONNACK was lost."""
+    bench = kept(make, keepalive=0)
+    bench.client.subscribe(b"#", lambda message: None, 2)
+    (request,) = live(bench, 1)
+    bench.feed(peer.suback(request.pid, 2), peer.publish(b"t", b"x", 2, 7))
+    bench.sent()
+    bench.lose()
+    bench.greet()
+    bench.lose()
+    bench.online(present=True)
+    assert [packet.first >> 4 for packet in bench.sent()] == [PINGREQ]
+    for n in range(3 * ACK_TIMEOUT):
+        if bench.client.connected:
+            bench.pass_time(1000)
+            bench.feed(peer.publish(b"other", b"x", 1, 100 + n, dup=True))
+    assert not bench.client.connected
+    assert bench.client.error.kind == "timeout"
+
+
 @pytest.mark.parametrize("kind", ["PUBACK", "SUBACK"])
 def test_it_may_wait_for_ever(kind: str, make: Make) -> None:
     bench = kept(make, ack_timeout=0)

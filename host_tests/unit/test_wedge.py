@@ -397,6 +397,22 @@ def test_an_outage_settles_no_release(kind: str, clock: Clock) -> None:
     assert broker.connections[-1].of_type(PUBREL)
 
 
+def test_a_refused_message_among_good_ones_costs_short_pauses(clock: Clock) -> None:
+    """Each connection on which the broker takes one shows that it is well."""
+    broker = ScriptedBroker(clock, give_up=5, retry_ms=500, retry_max_ms=60_000, inflight=8)
+    broker.refuses = is_bad
+    client = broker.client
+    broker.online()
+    for number in range(3):
+        client.publish(BAD, b"%d" % number, 1)
+        client.publish(b"t", b"good", 1)
+    start = clock.now
+    while client.stats.dropped < 3:
+        broker.until(lambda: client.publish(b"t", b"good", 1) or client.stats.dropped == 3)
+        broker.turns(500)
+    assert clock.now - start < 60_000
+
+
 # Messages in pieces
 
 

@@ -166,6 +166,21 @@ def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: FakeBroker)
     settled(client)
 
 
+def test_a_place_is_free_after_ack_timeout_if_the_broker_does_not_answer(
+    broker: FakeBroker,
+) -> None:
+    _allow(broker, 1)
+    broker.withhold(ACKS)
+    client = online(broker, ack_timeout=1)
+    packet_id = client.publish(b"t", b"1", 1)
+    until(broker.keeps_back, client)
+    client.drop(packet_id)
+    until(lambda: client.publish(b"t", b"2", 1), client)
+    assert client.stats.losses == 1
+    broker.release()
+    settled(client)
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 def test_what_is_accepted_in_an_outage_waits_behind_what_was_in_flight(
     broker: FakeBroker, qos: int

@@ -77,6 +77,7 @@ class Alone:
         if self.asked < 2:
             if not self.asked:
                 self.asked = 1
+                c.since = port.ticks_ms()  # it is a steady connection only once it has answered
                 c.acks.extend(b"\xc0\0")
             return 0
         if (
@@ -125,6 +126,8 @@ class Alone:
 
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
+        if self.alone > 0:
+            self.client.tries = 0  # the broker is well: the next pause is a short one
         if self.alone >= 0 and self.suspects:
             n = len(self.suspects)
             self.clear(self.alone)

@@ -19,8 +19,7 @@ from .v5.pieces import Pieces as Pieces5
 from .v5.walk import number
 from .wire import put_length
 
-_LONG_NAME = 33  # see `reasons`
-_PROPERTIES = 40
+_PROPERTIES = 40  # see `reasons`
 _PAUSE_MS = 20  # between two calls of `reads` while nothing is read
 
 
@@ -73,7 +72,7 @@ class _Pieces(Pieces):
 
     def begin(self, at: int, have: int) -> Any:
         n = super().begin(at, have)
-        self.blind = False
+        self.blind = self.long
         return n
 
 
@@ -83,7 +82,7 @@ class _Pieces5(Pieces5):
     def _carried(self, at: int, n: int, have: int) -> int:
         m = self.message
         if n + 4 > at + len(m.buf) // 2 - 1:
-            return -_LONG_NAME
+            return super()._carried(at, n, have)
         size = number(m.buf, n, have)
         if size < 0:
             return -_PROPERTIES if n + 4 <= have else 0

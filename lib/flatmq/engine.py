@@ -171,9 +171,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if c.large:
                             h = h or (c.large.waits and not c.large.sending)
                         if c.requests:
-                            h = h or c.subs.count(c)
                             i = c.subs.late(c)
+                            if i < 0:
+                                what = _NO_ACKNOWLEDGEMENT
                         if five:
+                            h = h or c.owed
                             calling = _HOOK
                             i = five.late(c, i)
                             calling = 0
@@ -199,13 +201,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                     what = _NO_PINGRESP
                         c.due = now + (n if n < i else i) & mask
                         if c.since is not None and now - c.since & mask >= c.tick:
-                            c.since = None  # the connection is a steady one
-                            c.tries = 0
-                            if c.release:
-                                dial = None
-                                if not c.requests:
-                                    c.subs = None
-                                c.release("dial", "subs")
+                            if c.unsure == 1 or (c.alone and c.alone.asked == 1):
+                                what = _NO_PINGRESP  # something waits for it
+                            else:
+                                c.since = None  # the connection is a steady one
+                                c.tries = 0
+                                if c.release:
+                                    dial = None
+                                    if not c.requests:
+                                        c.subs = None
+                                    c.release("dial", "subs")
 
             # 3. Read into the upper half of the buffer. The start of a cut packet moves below it.
             if read and not what and ms is not None:

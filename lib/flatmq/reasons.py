@@ -51,7 +51,6 @@ def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
             26: "not with these flags",
             27: "not with these return codes",
             32: "larger than rx_size",
-            33: "topic name larger than rx_size",
             # Return codes of CONNACK (3.1.1, section 3.2.2.3)
             257: "CONNACK: return code 1, unacceptable protocol version",
             258: "CONNACK: return code 2, client identifier rejected",

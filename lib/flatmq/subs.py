@@ -24,6 +24,7 @@ def send(c: "Client", r: "Subscription") -> None:
         r.id = 0
         r.id = load("strays").next_id(c)
     c.last_id = r.id
+    r.due = ticks_add(port.ticks_ms(), c.ack_ms)
     r.asked = r.filters
     body = bytearray((r.id >> 8, r.id & 255))
     if c.five:
@@ -67,18 +68,25 @@ def resume(c: "Client", kept: bool, unsure: bool) -> int:
 
 
 def late(c: "Client") -> int:
-    """Send the requests that are due. Returns the milliseconds until others are."""
+    """Send the requests that are due. Returns the milliseconds until others are.
+
+    -1: one was not answered in time.
+    """
     least = c.tick
     due = False
     i = len(c.requests)
     while i:
         i -= 1
-        if not c.requests[i].id:
-            left = c.requests[i].pause and ticks_diff(c.requests[i].due, port.ticks_ms())
-            if left <= 0:
-                due = True
-            elif left < least:
-                least = left
+        r = c.requests[i]
+        left = (r.id or r.pause) and ticks_diff(r.due, port.ticks_ms())
+        if r.id and not c.ack_ms:
+            continue
+        if left > 0:
+            least = min(least, left)
+        elif r.id:
+            return -1
+        else:
+            due = True
     if due:
         flush(c)
     return least

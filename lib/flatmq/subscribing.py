@@ -82,10 +82,14 @@ def make(
 def replace(c: "Client", filters: "list[bytes]", handler: "Any") -> "list[Any]":
     """Return the subscriptions that a new one to these filters does not replace.
 
-    TypeError or ValueError if its handler is none, or if there is no room for it.
+    TypeError or ValueError if its handler is none, or if there is no room for it or its SUBACK.
     """
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {handler!r}")
+    most = len(c.rx) // 2 - 7
+    if len(filters) > most:
+        n = len(filters)
+        raise ValueError(f"number of topic filters must be at most {most}, not {n}: see rx_size")
     kept = [s for s in c.subscriptions if s.filters != filters]
     if len(kept) == c.most:
         raise ValueError(f"subscriptions must be at most {c.most}: no room for another")

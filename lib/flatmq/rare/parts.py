@@ -171,7 +171,7 @@ class Parts:
             if not self._done:
                 self._source.seek(0)
             return self._source.readinto(self._payload) or 0
-        except OSError:
+        except (OSError, ValueError):  # ValueError: it is closed
             return 0
 
     def _fail(self):

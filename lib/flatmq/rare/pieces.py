@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from .. import Client
 
+_SHORT = const(19)
 _QOS_3 = const(20)
 _ID_0 = const(22)
 _LENGTH = const(23)
 _TOO_LARGE = const(32)
-_LONG_NAME = const(33)
 
 
 class Pieces:
@@ -34,6 +34,7 @@ class Pieces:
         self.new = True  # the message was not received before
         self.taken = False  # a handler takes it
         self.blind = False  # no handler may get it
+        self.long = False  # its topic name is larger than the buffer, and part of what passes
         self.search = search  # finds those that may
 
     def start(self, at: int, have: int, t: int, end: int) -> int:
@@ -63,13 +64,18 @@ class Pieces:
             return -_TOO_LARGE if m.first == 0x90 else -_LENGTH
         if e > have:
             return 0
-        e += m.buf[m.t] << 8 | m.buf[m.t + 1]
-        m.at = e + 2 if m.first & 6 else e
-        if m.at > have:
-            return 0 if m.at - at <= len(m.buf) // 2 - 1 else -_LONG_NAME
-        self.blind = not is_name(m.buf, m.t + 2, e)
         if m.first & 6 == 6:
             return -_QOS_3
+        e += m.buf[m.t] << 8 | m.buf[m.t + 1]
+        m.at = e + 2 if m.first & 6 else e
+        self.long = m.at - at > len(m.buf) // 2 - 1
+        if self.long:
+            self.blind = True
+            m.pid = 0
+            return m.t + 2 if m.at <= m.end else -_SHORT
+        if m.at > have:
+            return 0
+        self.blind = not is_name(m.buf, m.t + 2, e)
         m.pid = m.buf[e] << 8 | m.buf[e + 1] if m.first & 6 else 0
         if m.first & 6 and not m.pid:
             return -_ID_0
@@ -105,6 +111,15 @@ class Pieces:
         last = m.offset + end - at == m.size
         if last and m.first & 6 and len(c.acks) > c.space:
             return HOLD
+        if self.long and m.first & 6:
+            for i in (0, 1):
+                n = (m.buf[0] << 8 | m.buf[1]) + i - m.offset + at
+                if at <= n < end:
+                    m.pid |= m.buf[n] << 8 >> 8 * i
+            if last:
+                if not m.pid:
+                    return _ID_0
+                self.new = not m.first & 4 or c.two.is_new(c, m.pid)
         if again and again == c.give_up:
             load("strays").give_up(c, m)
             self.new = False

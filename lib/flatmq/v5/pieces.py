@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _PUBLISH = const(16)  # see walk.TABLE
 _LENGTH = const(23)
 _TOO_LARGE = const(32)
-_LONG_NAME = const(33)
 _PROPERTIES = const(40)
 _NO_ALIAS = const(0x23 << 9 | 46)
 _ANSWERS = const(b"\x40\x50\x62\x70")  # the first byte of PUBACK, PUBREC, PUBREL and PUBCOMP
@@ -44,13 +43,19 @@ class Pieces(Base):
         if self.message.first & 0xF0 != 0x30:
             return self._other(have)
         n = self.check(at, have)
-        return n if n <= 0 else self._carried(at, n, have)
+        if n > 0 and not self.long:
+            return self._carried(at, n, have)
+        if n > 0:
+            self.keep(n)
+        return n
 
     def _carried(self, at, n, have):
         """Begin with a message whose properties begin at `n`."""
         at += len(self.message.buf) // 2 - 1  # where the buffer ends for it
         if n + 4 > at:
-            return -_LONG_NAME
+            self.blind = True
+            self.keep(n)
+            return n
         size = number(self.message.buf, n, have)
         if size < 0:
             return -_PROPERTIES if n + 4 <= have else 0
