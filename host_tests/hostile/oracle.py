@@ -33,6 +33,7 @@ TOO_MUCH = frozenset({0x93, 0x95})
 # ms without an acknowledgement after which a connection may end, 30 s less what the client sees
 # late; and closes on a request after which it is reported.
 ACK_TIMEOUT = 18000
+STEADY = ACK_TIMEOUT // 3  # ms of a connection, after which what waits for PINGRESP ends it
 REPORTED = 3
 # DISCONNECT with one of these may be for the message that was sent last.
 ACCUSING = b"\x80\x81\x82\x83\x87\x8f\x90\x95\x97\x99\x9a\x9b\x9e\xa1\xa2"
@@ -148,6 +149,9 @@ class Oracle:
         self.ponged = False  # PINGRESP came,
         self.pinged = self.answered = False  # PINGREQ was written, and PINGRESP came after it
         self.unacknowledged = 0  # ms since the last acknowledgement that was awaited
+        self.unponged = 0  # ms for which messages or requests wait for PINGRESP
+        for r in self.requests:
+            r.waited = 0
         self.message: Packet | None = None  # that is being delivered
         self.left: list[int] = []  # handlers that have not got it
         self.calling: int | None = None
@@ -193,6 +197,8 @@ class Oracle:
             ("closed", self.gone),
             ("timeout", max(self.silent, self.greeting_for) >= self.patience()),
             ("timeout", self.unacknowledged >= ACK_TIMEOUT),
+            ("timeout", any(r.waited >= ACK_TIMEOUT for r in self.requests)),
+            ("timeout", self.unponged >= STEADY),
         ):
             if is_it:
                 return frozenset({kind})
@@ -268,8 +274,13 @@ class Oracle:
         self.silent += ms
         if self.state == "greeting":
             self.greeting_for += ms
-        elif any(r.pid for r in self.requests) or any(self.is_live(m) for m in self.out):
+        elif any(self.is_live(m) for m in self.out):
             self.unacknowledged += ms
+        if self.state == "online":
+            for r in self.requests:
+                r.waited += ms
+            if self.mixed == 1 or (self.single and not self.answered):
+                self.unponged += ms
         self.pings += 1 + (self.limits.keep_alive is not None)
 
     def on_pinged(self) -> None:
@@ -748,7 +759,7 @@ class Oracle:
                     codes = zip(r.asked, p.codes, strict=True)
                     r.granted = bytes(code for f, code in codes if f in r.filters)
                 self.requests.remove(r)
-                r.pid = r.strikes = self.unacknowledged = 0
+                r.pid = r.strikes = r.waited = self.unacknowledged = 0
                 self.apart = self.apart and bool(self.requests)
                 return
         self.strays += 1

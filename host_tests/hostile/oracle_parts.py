@@ -96,6 +96,7 @@ class Request:
         self.head = b""
         self.is_due = True  # to be written
         self.pid = 0  # while it waits for its answer
+        self.waited = 0  # ms for that, or to leave, on this connection
         self.strikes = 0  # times that the peer may have closed the connection on it
         self.granted: bytes | None = None
         self.asked = filters  # as they were in the packet
