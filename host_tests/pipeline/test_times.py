@@ -81,7 +81,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
         """As a run begins: nothing is known but what the disk has."""
         sink = CutOff(tmp_path / "windows")
         report = lambda count, device: late.append((count, device))  # noqa: E731
-        return open_windows(tmp_path / "state", sink, too_late=report), sink
+        return open_windows(tmp_path / "state", sink, lambda b: b.toArrow(), report), sink
 
     batches = [
         [of("a", 1, 0), of("b", 1, 0, 0), of("ahead", 1, 0, 50 * 60)],

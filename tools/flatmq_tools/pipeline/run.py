@@ -202,9 +202,9 @@ class Run:
     def _windows(self) -> StreamingQuery:
         write = open_windows(
             self._plan.out / "state" / "windows", self._tables.sink("windows"),
-            too_late=lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
-            checkpoint=self._checkpoint("windows"),
-            rows=numbers_of(self._tables.of("measurements")),
+            numbers_of(self._tables.of("measurements")),
+            lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
+            self._checkpoint("windows"),
         )  # fmt: skip
         return self._start("windows", "measurements", write)
 
