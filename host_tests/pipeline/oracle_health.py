@@ -6,17 +6,18 @@ are copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from flatmq_tools.pipeline.jobs.columns import STATUS, matched, messages
+from flatmq_tools.pipeline.jobs.columns import messages
 from flatmq_tools.pipeline.jobs.limits import FAR, MOST, QUIET
 from flatmq_tools.pipeline.jobs.measurements import packs as parsed
 from pipeline import oracle_arrivals as arrivals
 
+_TOPICS = r"^dev/[^/+#]*/status(?![\s\S])"
 _STATUS = 32  # characters of a status that are kept
 _BOOT = ("device", "boot")
 _COUNTS = ("received", "lost", "unheard", "duplicates", "reordered")
@@ -25,12 +26,12 @@ _COUNTS = ("received", "lost", "unheard", "duplicates", "reordered")
 class Health:
     """The packs of some messages and what they show: `boots`, `devices` and `gaps`.
 
-    status  topic filters of statuses; the second level names the device
+    status  regular expression of the topics of statuses; the second level names the device
     packs   what `measurements.packs` makes of the messages, if that is there already
     """
 
     def __init__(
-        self, frame: DataFrame, status: Sequence[str] = STATUS, packs: DataFrame | None = None
+        self, frame: DataFrame, status: str = _TOPICS, packs: DataFrame | None = None
     ) -> None:
         self._messages = messages(frame)
         self._now = F.broadcast(self._messages.agg(F.max("timestamp").alias("now")))
@@ -64,13 +65,13 @@ class Health:
             self._kept[name] = make().persist()
         return self._kept[name]
 
-    def _newest_status(self, filters: Sequence[str]) -> DataFrame:
+    def _newest_status(self, topics: str) -> DataFrame:
         newest = F.struct("timestamp", "offset")
         # Whatever it is: `decode` would end the query for bytes that are not UTF-8.
         text = F.substring(F.make_valid_utf8(F.col("payload").cast("string")), 1, _STATUS)
         told = F.max_by(F.struct(text.alias("status"), F.col("timestamp").alias("since")), newest)
         return (
-            self._messages.where(matched(F.col("topic"), filters))
+            self._messages.where(F.col("topic").rlike(topics))
             .groupBy(F.get(F.split("topic", "/"), F.lit(1)).alias("device"))
             .agg(told.alias("told"))
             .where("device is not null")

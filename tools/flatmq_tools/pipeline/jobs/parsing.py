@@ -65,7 +65,7 @@ _VALUE = re.compile(
 _TAIL = re.compile(r"\][ \t\r\n]*")
 _VALUES_OF_KEYS = r" = (?:'.*'|.*?)(?=:)|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
 DIFFERS = rf"^record \d+: |: line.*|{_VALUES_OF_KEYS}"
-"""What differs from message to message in a reason: a regular expression of Java and Python."""
+"""What differs from message to message in a reason: a regular expression."""
 _REMEMBERED = 100_000  # topic names
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)  # of an array of Arrow
 _Row = tuple[bytes, bytes, "int | None", int, "str | None"]
@@ -144,9 +144,7 @@ class Reader:
 
     def _said(self, rows: Sequence[_Row]) -> pa.Array:
         reads = self._reads
-        columns = Columns(
-            reads.identity == "topic", mapping=reads.mapping, sessions=reads.sessions
-        )
+        columns = Columns(reads.identity == "topic", reads.mapping, reads.sessions)
         for topic, payload, at, offset, reason in rows:
             if reason is None:
                 columns.take(topic, payload, at, offset=offset)
@@ -225,21 +223,6 @@ def _read_by_payload(
     return columns.listed()
 
 
-def both_ways(
-    topic: bytes, payload: bytes, received: int | None, bound: bool = True
-) -> tuple[list[Any], list[Any]]:
-    """Return what a message says, read the quick way and by the rules of SenML.
-
-    This is for tests, as both must say the same. The quick way is taken where possible.
-    """
-    found = []
-    for quick in (True, False):
-        columns = Columns(bound, quick)
-        columns.take(topic, payload, received)
-        found.append(columns.array().to_pylist())
-    return found[0], found[1]
-
-
 _TOPIC = re.compile("dev/([^/]+)/")
 
 
@@ -250,7 +233,6 @@ class Columns:
     Unicode, integers have 63 bits, numbers are doubles, times are within the years 1 to 9999.
 
     bound  True: a topic that names a device names it alone
-    quick  False: read all packs by the rules of SenML, also those of boards
     mapping
            reads the messages that are not SenML
     sessions
@@ -258,12 +240,10 @@ class Columns:
     """
 
     def __init__(
-        self, bound: bool, quick: bool = True, mapping: Mapping | None = None,
-        sessions: Sessions | None = None,
-    ) -> None:  # fmt: skip
+        self, bound: bool, mapping: Mapping | None = None, sessions: Sessions | None = None
+    ) -> None:
         self._bound = bound
         self._sessions = sessions
-        self._quick = quick
         self._mapping = mapping
         self._topics: dict[bytes, tuple[str, str | None]] = {}
         self.packs: dict[str, list[Any]] = {f.name: [] for f in PACK if f.name != "records"}
@@ -284,7 +264,7 @@ class Columns:
             device = named or device
             if self._mapping is not None:
                 self._map(self._mapping, text, payload, (received, offset), device)
-            elif not (self._quick and self._taken(payload, received, device)):
+            elif not self._taken(payload, received, device):
                 self._resolve(text, payload, received, device)
         except UnicodeDecodeError:
             self._pack(reason="topic: not UTF-8")

@@ -150,11 +150,11 @@ class Births:
             os.fsync(stream.fileno())
         new.replace(file)
 
-    def sessions(self, since: int) -> Sessions:
-        """The certificates that hold for messages from then on, in microseconds since 1970."""
-        found = {}
-        for place, sessions in self._known.items():
-            ordered = sorted(sessions, key=lambda session: session.at)
-            first = bisect.bisect_left(ordered, (since, -1), key=lambda session: session.at)
-            found[place] = ordered[max(first - 1, 0) :]
-        return Sessions(found)
+    def sessions(self) -> Sessions:
+        """Return the certificates, in the order of time."""
+        return Sessions(
+            {
+                place: sorted(sessions, key=lambda session: session.at)
+                for place, sessions in self._known.items()
+            }
+        )

@@ -64,7 +64,7 @@ def figures(
                 if rules is not None and rules.births is not None:
                     for some in messages.to_batches():
                         births.add(certificates(some, rules.births))
-                    sessions = births.sessions(0)
+                    sessions = births.sessions()
                 files = {table: sink.writing(SCHEMAS[table]) for table, sink in sinks.items()}
                 reads = Reads(identity, mapping=rules, sessions=sessions)
                 task = Task("", reads, Bounds(), STATUS, files)

@@ -113,7 +113,7 @@ class Once:
             read = partial(taking.certificates, self._raw, reads.mapping.births)
             found = [row for part in delta_batches.work(units, read) for row in part]
             births.add(sorted(found, key=lambda row: row[2:]))
-            reads = dataclasses.replace(reads, sessions=births.sessions(0))
+            reads = dataclasses.replace(reads, sessions=births.sessions())
         files = {name: self._files[name] for name in tables}
         task = Task(self._raw, reads, self._bounds, self._status, files)
         return delta_batches.work(units, partial(taking.take, task))
