@@ -285,7 +285,7 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     assert found.came.messages.sum() == count
     copies = np.arange(len(found.keys)) % 3 == 0
     for fix in taking.fixes(found, copies, found.keys["boot"]):
-        right = taking.fixed(tables[fix.table].folder, files[fix.table], fix)
+        right = taking.fixed(files[fix.table], fix)
         kept = [file for file in found.files[fix.table] if file.path != fix.path]
         found.files[fix.table] = [*kept, *right]
     for name, table in tables.items():

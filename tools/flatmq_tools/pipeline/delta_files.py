@@ -59,7 +59,7 @@ class Files:
         self, folder: str, storage_options: dict[str, str] | None, by_day: str | None,
         columns: pa.Schema | None,
     ) -> None:  # fmt: skip
-        self._folder = folder
+        self.folder = folder
         self._storage = storage_options
         self._by_day = by_day
         self._columns = columns
@@ -75,9 +75,9 @@ class Files:
     def write(self, rows: pa.Table) -> None:
         """Write rows, in their order."""
         if self._store is None:
-            if "://" not in self._folder:
-                Path(self._folder).mkdir(parents=True, exist_ok=True)
-            self._store = store(self._folder, self._storage)
+            if "://" not in self.folder:
+                Path(self.folder).mkdir(parents=True, exist_ok=True)
+            self._store = store(self.folder, self._storage)
         by = [DAY] if self._by_day else []
         for day, of_day in _by_day(rows, self._by_day) if self._by_day else [(None, rows)]:
             whole = of_day if self._columns is None else _fitting(of_day, self._columns, by)
@@ -97,8 +97,8 @@ class Files:
             return
         for day, (path, _) in self._writers.items():
             found = pq.read_metadata(path, filesystem=self._store)
-            if "://" not in self._folder:
-                durable.upwards(Path(self._folder) / path, Path(self._folder))
+            if "://" not in self.folder:
+                durable.upwards(Path(self.folder) / path, Path(self.folder))
             values: dict[str, str | None] = {DAY: day} if self._by_day else {}
             size = self._store.get_file_info(path).size
             stats = json.dumps(_stats(found))

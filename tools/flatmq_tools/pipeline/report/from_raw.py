@@ -23,7 +23,7 @@ from ..mapping.births import Births
 from ..state.arrivals import State
 from ..state.batch import Batch
 from ..state.store import Place, Store
-from ..state.taking import MESSAGES, SCHEMAS, Task, taken
+from ..state.taking import MESSAGES, SCHEMAS, Task, fixed, taken
 from ..tables import BY_DAY
 from . import from_state, values
 from .figures import RAW, Figures, ReportError
@@ -69,8 +69,9 @@ def figures(
                 reads = Reads(identity, mapping=rules, sessions=sessions)
                 task = Task("", reads, Bounds(), STATUS, files)
                 batch = Batch(state, [taken(task, messages.to_batches())])
-                for table, added in batch.files(sinks, files).items():
-                    sinks[table].commit(added, SCHEMAS[table], _QUERY, number)
+                again = {fix.path: fixed(files[fix.table], fix) for fix in batch.fixes()}
+                for table, sink in sinks.items():
+                    sink.commit(batch.files(table, again), SCHEMAS[table], _QUERY, number)
                 state.commit(batch.marked, Place(_QUERY, number, None, None))
                 count += len(messages)
         if not count:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -124,13 +125,11 @@ class Once:
     ) -> None:  # fmt: skip
         """Add the rows of a batch to these tables, without those that came before."""
         wrong = [fix for fix in batched.fixes() if fix.table in tables]
-        right = self._fixed(spark, wrong)
+        again = self._fixed(spark, wrong)
         # A batch of the same number may not have other rows after a power cut.
         durable.batch(self._checkpoint, batch_id)
         for name in tables:
-            files = [f for part in batched.parts for f in part.files[name]]
-            bad = {fix.path for fix in wrong if fix.table == name}
-            files = [file for file in files if file.path not in bad] + right.get(name, [])
+            files = batched.files(name, again)
             if files or (not batch_id and name in _MADE):
                 self._tables[name].commit(files, SCHEMAS[name], query, batch_id)
         for fix in wrong:
@@ -138,22 +137,19 @@ class Once:
                 delta_files.store(self._tables[fix.table].folder).delete_file(fix.path)
 
     def _fixed(self, spark: SparkSession, wrong: list[Fix]) -> dict[str, list[Added]]:
-        """Have tasks write files again."""
+        """Have tasks write files again; return the new ones by the path of each old one."""
         if not wrong:
             return {}
-        where = {name: (self._tables[name].folder, files) for name, files in self._files.items()}
+        files = self._files
 
         def again(rows: list[tuple[bytes]]) -> list[tuple[str, list[Added]]]:
             each = [pickle.loads(data) for (data,) in rows]
-            return [(fix.table, taking.fixed(*where[fix.table], fix)) for fix in each]
+            return [(fix.path, taking.fixed(files[fix.table], fix)) for fix in each]
 
         tasks = min(len(wrong), spark.sparkContext.defaultParallelism)
         rows = spark.createDataFrame([(pickle.dumps(fix),) for fix in wrong], "fix binary")
-        found: dict[str, list[Added]] = {}
-        for part in delta_batches.work(rows.repartition(tasks), again):
-            for name, added in part:
-                found.setdefault(name, []).extend(added)
-        return found
+        parts = delta_batches.work(rows.repartition(tasks), again)
+        return dict(itertools.chain.from_iterable(parts))
 
     # From raw, if the state is older than the query
 

@@ -24,17 +24,14 @@ from ..jobs import parsing
 from ..jobs.columns import INVALID, MESSAGE, pattern
 from ..jobs.limits import Bounds
 from ..jobs.parsing import DIFFERS, RECORD, Reader, Reads, with_messages
+from ..log_rows import SCHEMA
 from .arrivals import Status
 from .groups import Bools, Ints
 from .history import SECOND, Came, Dead
 from .values import DAY
 
 _UTC = pa.timestamp("us", "UTC")
-_TYPES = {
-    "string": pa.string(), "binary": pa.binary(), "timestamp": _UTC, "int": pa.int32(),
-    "boolean": pa.bool_(), "bigint": pa.int64(),
-}  # fmt: skip
-MESSAGES = pa.schema([(name, _TYPES[kind]) for name, kind in (MESSAGE | INVALID).items()])
+MESSAGES = pa.schema([SCHEMA.field(name) for name in (*MESSAGE, *INVALID)])
 _VALUES = pa.schema(
     [
         ("device", pa.string()), ("boot", pa.int64()), ("seq", pa.int64()), *RECORD,
@@ -217,7 +214,7 @@ class _Heard:
 
     def __init__(self, filters: Sequence[str]) -> None:
         self._filters = [re.compile(pattern(each)) for each in filters]
-        self._seconds: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._came: list[Came] = []
         self._dead: list[Dead] = []
         self.statuses: dict[str, Status] = {}
 
@@ -228,7 +225,7 @@ class _Heard:
         second, begins, count = np.unique(ranked // SECOND, return_index=True, return_counts=True)
         if len(second):
             first = np.minimum.reduceat(ranked, begins)
-            self._seconds.append((first, count, first, np.maximum.reduceat(ranked, begins)))
+            self._came.append(Came(first, count, first, np.maximum.reduceat(ranked, begins)))
         names = messages["topic"].cast(pa.binary()).dictionary_encode()
         devices = [self._device(name) for name in names.dictionary.to_pylist()]
         wanted = np.array([device is not None for device in devices], np.bool_)
@@ -262,10 +259,9 @@ class _Heard:
 
     def came(self) -> Came:
         """Return what came, by seconds."""
-        if not self._seconds:
-            return Came.nothing()
-        at, messages, first, last = map(np.concatenate, zip(*self._seconds, strict=True))
-        return Came(at, messages, first, last, self._dead)
+        came = Came.together(self._came)
+        came.dead = self._dead
+        return came
 
 
 # Rows that are not to be in a table after all
@@ -306,10 +302,10 @@ def fixes(taken: Taken, copies: Bools, boots: pa.ChunkedArray) -> list[Fix]:
     return found
 
 
-def fixed(folder: str, files: Files, fix: Fix) -> list[Added]:
+def fixed(files: Files, fix: Fix) -> list[Added]:
     """Write a file again as it should be; the old one stays."""
     done = 0
-    with files, store(folder).open_input_file(fix.path) as file:
+    with files, store(files.folder).open_input_file(fix.path) as file:
         for rows in pq.ParquetFile(file).iter_batches():
             part = slice(done, done + len(rows))
             done += len(rows)
