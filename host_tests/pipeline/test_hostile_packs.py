@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from flatmq_tools import senml, senml_cbor
 from flatmq_tools.pipeline import names
 from flatmq_tools.pipeline.delta import Delta
-from flatmq_tools.pipeline.delta_batches import BYTES, Reader
+from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.columns import STATUS
 from flatmq_tools.pipeline.jobs.limits import Bounds
@@ -274,7 +274,7 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     tables = {name: Delta(tmp_path / name, by_day=BY_DAY[name]) for name in taking.SCHEMAS}
     files = {name: table.writing(taking.SCHEMAS[name]) for name, table in tables.items()}
     task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), STATUS, files)
-    reader = Reader(f"{tmp_path}/raw", count, BYTES, None)
+    reader = Reader(f"{tmp_path}/raw", count)
     start = reader.initialOffset()
     [part] = reader.partitions(start, reader.latestOffset(start))
     units = [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]

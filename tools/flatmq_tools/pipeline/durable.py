@@ -23,11 +23,6 @@ def tree(folder: Path) -> None:
         path(Path(parent))
 
 
-def entry(file: Path) -> None:
-    """Sync the name of a file or folder, which its parent holds."""
-    path(file.parent)
-
-
 def upwards(file: Path, top: Path) -> None:
     """Sync a file, and the folders that it is in, up to `top`."""
     path(file)

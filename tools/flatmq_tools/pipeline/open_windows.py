@@ -37,7 +37,6 @@ from . import durable
 from .delta import Delta
 from .delta_batches import Unit, read, work
 from .jobs.windows import PERCENTILES
-from .log import sync_folder
 from .sinks import query_of
 
 # All in microseconds.
@@ -277,9 +276,9 @@ class Store:
             "parts": [batch] if merge else [*parts, batch],
         }  # fmt: skip
         _write(hidden / _STATE, json.dumps(known).encode())
-        sync_folder(hidden)
+        durable.path(hidden)
         hidden.rename(self._of(batch))
-        sync_folder(self._folder)
+        durable.path(self._folder)
         self._trim({batch, batch - 1, *known["parts"], *parts})
 
     def clear(self) -> None:
@@ -311,7 +310,7 @@ class Store:
         durable.tree(new)
         self._folder.rename(old)
         new.rename(self._folder)
-        sync_folder(self._folder.parent)
+        durable.path(self._folder.parent)
         shutil.rmtree(old)
         return max(1, removed)
 
@@ -390,14 +389,13 @@ def open_windows(
     kept: dict[int, State] = {}  # the state after a batch: one, while batches follow each other
 
     def write(batch: DataFrame, batch_id: int) -> int:
-        spark = batch.sparkSession
-        query = query_of(spark)
+        query = query_of(batch.sparkSession)
         before = kept.get(batch_id - 1) or store.load(batch_id - 1)
         if not batch_id:
             store.clear()
         numbers = _numbers_of(rows(batch))
         done = step(before, numbers)
-        if not sink.has(query, batch_id, spark):
+        if not sink.has(query, batch_id):
             if checkpoint is not None:
                 durable.batch(checkpoint, batch_id)
             sink.add([done.windows], done.windows.schema, query, batch_id)

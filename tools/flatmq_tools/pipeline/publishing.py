@@ -93,7 +93,7 @@ class _Writing:
         self._settings = settings
         self._at = _columns(schema, settings)
         for remark in settings.remarks:
-            _say(remark)
+            say(remark)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
         """Publish the rows of a part. Return when the broker has acknowledged them."""
@@ -138,7 +138,7 @@ class _Writing:
         where = ""
         if self._settings.bad_rows is not None:
             where = f"; see {_keep(self._settings.bad_rows, kept, batch)}"
-        _say(f"{name}{bad:,} of {rows:,} rows were not published: {_reasons(kept)}{where}")
+        say(f"{name}{bad:,} of {rows:,} rows were not published: {_reasons(kept)}{where}")
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -321,5 +321,6 @@ def _keep(folder: Path, rows: Iterable[BadRow], batch: int | None) -> Path:
     return draft.rename(folder / name)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line for people, who see it on the driver's stderr."""
     print(f"mqtt: {text}", file=sys.stderr, flush=True)

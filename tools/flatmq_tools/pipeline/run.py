@@ -50,14 +50,9 @@ from .session import SessionError, session
 from .state.known import Known
 from .state.once import Once
 from .state.store import StateError
-from .tables import FOLLOWERS, Tables, TablesError, check
+from .tables import FOLLOWERS, MADE, Tables, TablesError, check
 
 JOBS = ("measurements", "windows", "health")
-_TABLES = {
-    "measurements": ("measurements", "out_of_time", "dead_letters"),
-    "windows": ("windows",),
-}
-"""The tables that a query writes."""
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s, without a signal
 _OFTEN = 0.1  # s between two commits of raw, at least
@@ -193,7 +188,7 @@ class Run:
         """Return what adds the messages of raw to the tables of a job, each once."""
         once = Once(
             self._known.file, self.where, self._checkpoint(name).absolute(),
-            {table: self._tables.sink(table) for table in _TABLES.get(name, ())},
+            {table: self._tables.sink(table) for table in MADE.get(name, ())},
             Reads(self._plan.identity, mapping=self._mapping), self._births, self._plan.bounds,
             say=self.notices.add,
         )  # fmt: skip
@@ -360,7 +355,7 @@ class Run:
                 if known["name"] in FOLLOWERS["raw"]:
                     self._read += known["numInputRows"]
                 self.numbers.batch(known)
-                for table in _TABLES.get(known["name"], ()):
+                for table in MADE.get(known["name"], ()):
                     self.numbers.rows[table] = self._tables.rows(table)
 
     def health(self) -> None:

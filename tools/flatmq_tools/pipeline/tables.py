@@ -20,6 +20,10 @@ SNAPSHOTS = ("health", "devices", "gaps")
 """The tables that are written again from time to time."""
 FOLLOWERS = {"raw": ("measurements", "health"), "measurements": ("windows",)}
 """The queries of a run that read a table, and whose checkpoints have these names."""
+MADE = {
+    "measurements": ("measurements", "out_of_time", "dead_letters"), "windows": ("windows",),
+}  # fmt: skip
+"""By query, the tables that it adds to."""
 _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
 
 

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 
 from .. import progress
 from ..delta import Delta
+from ..delta_files import fitting
 from ..jobs.columns import STATUS
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads, certificates, mapped
@@ -105,13 +106,7 @@ def _parts(
     some: list[pa.RecordBatch] = []
     chosen = values.within(raw, since, until, "timestamp")
     for batch in raw.to_batches(columns=names, filter=chosen):
-        columns = [
-            batch[field.name].cast(field.type)
-            if field.name in names
-            else pa.nulls(len(batch), field.type)
-            for field in MESSAGES
-        ]
-        some.append(pa.RecordBatch.from_arrays(columns, schema=MESSAGES))
+        some.append(fitting(batch, MESSAGES))
         if sum(map(len, some)) >= _ROWS:
             yield pa.Table.from_batches(some)
             some = []

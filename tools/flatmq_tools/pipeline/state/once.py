@@ -82,7 +82,7 @@ class Once:
             self._catch_up(spark, query, batch_id)
         elif place.batch == batch_id:
             return 0  # The run was killed before Spark recorded that the batch is done.
-        wanted = self._wanted(query, batch_id, spark)
+        wanted = self._wanted(query, batch_id)
         batched = Batch(self._state, self._taken(batch, wanted))
         if wanted:
             self._write(batched, wanted, query, batch_id, spark)
@@ -97,11 +97,11 @@ class Once:
         """Close the file."""
         self._state.store.close()
 
-    def _wanted(self, query: str, batch_id: int, spark: SparkSession) -> list[str]:
+    def _wanted(self, query: str, batch_id: int) -> list[str]:
         """Return the tables that lack a batch: only the first one may be there already."""
         if self._last == (query, batch_id - 1):
             return [*self._tables]
-        return [n for n, table in self._tables.items() if not table.has(query, batch_id, spark)]
+        return [n for n, table in self._tables.items() if not table.has(query, batch_id)]
 
     def _taken(self, units: DataFrame, tables: Sequence[str]) -> list[Taken]:
         """Have the tasks read the row groups, and write what becomes of them."""
