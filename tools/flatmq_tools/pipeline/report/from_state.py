@@ -314,12 +314,18 @@ class _Asked:
     ) -> None:  # fmt: skip
         """Say when readings were found missing: of the fleet, and of each device."""
         code, at, missing = code[chosen], (until[chosen] - self._first) / 1e6, missing[chosen]
-        shared.losses(self.figures, zip(at.tolist(), missing.tolist(), strict=True))
+        begins = [moment.at for moment in self.figures.moments]
+        losses = np.zeros(len(begins), np.int64)
+        np.add.at(losses, np.maximum(np.searchsorted(begins, at, "right") - 1, 0), missing)
+        self.figures.losses = losses.tolist()
         since, last = np.full(len(names), np.inf), np.full(len(names), -np.inf)
         np.minimum.at(since, code, at)
         np.maximum.at(last, code, at)
-        ends = dict(zip(names, zip(since.tolist(), last.tolist(), strict=True), strict=True))
-        self.figures.devices = shared.losing(self.figures.devices, ends)
+        lost = {names[n]: (float(since[n]), float(last[n])) for n in np.unique(code).tolist()}
+        for n, device in enumerate(self.figures.devices):
+            if device.name in lost:
+                first, end = lost[device.name]
+                self.figures.devices[n] = device._replace(lost_since=first, lost_until=end)
 
     # Messages
 
