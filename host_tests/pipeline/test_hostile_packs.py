@@ -18,7 +18,6 @@ from flatmq_tools.pipeline import names
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import measurements, parsing
-from flatmq_tools.pipeline.jobs.columns import STATUS
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
 from flatmq_tools.pipeline.state import taking
@@ -273,7 +272,7 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     )
     tables = {name: Delta(tmp_path / name, by_day=BY_DAY[name]) for name in taking.SCHEMAS}
     files = {name: table.writing(taking.SCHEMAS[name]) for name, table in tables.items()}
-    task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), STATUS, files)
+    task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), files)
     reader = Reader(f"{tmp_path}/raw", count)
     start = reader.initialOffset()
     [part] = reader.partitions(start, reader.latestOffset(start))

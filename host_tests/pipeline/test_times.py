@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flatmq_tools.durations import seconds
-from flatmq_tools.pipeline.jobs.columns import STATUS
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
 from flatmq_tools.pipeline.state import taking
@@ -123,7 +122,7 @@ def test_bounds_are_options() -> None:
         (Bounds(ahead=2 * HOUR, behind=401 * DAY), 2),
         (Bounds(ahead=0, behind=0), 6),  # what has no time of its own is of its arrival
     ):
-        keys = taking.taken(taking.Task("", Reads(), bounds, STATUS, {}), batches).keys
+        keys = taking.taken(taking.Task("", Reads(), bounds, {}), batches).keys
         counts = [sum(keys[name].to_pylist()) for name in ("measurements", "out_of_time")]
         assert counts == [8 - outside, outside]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 
 def path(file: Path) -> None:
@@ -13,6 +14,14 @@ def path(file: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def write(file: Path, data: Any) -> None:
+    """Write a file, and sync it; its name is not."""
+    with file.open("wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 def tree(folder: Path) -> None:

@@ -19,7 +19,6 @@ same windows and the same state.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -265,17 +264,17 @@ class Store:
         merge = len(parts) >= _PARTS
         hidden = self._folder / f".batch={batch}-{uuid.uuid4().hex}"
         hidden.mkdir(parents=True)
-        _write(hidden / _VALUES, _table_bytes(state.values() if merge else done.new))
+        durable.write(hidden / _VALUES, _table_bytes(state.values() if merge else done.new))
         devices = {
             "device": pa.array(list(state.devices), pa.string()), "newest": state.newest,
             "heard": state.heard, "closed": state.closed,
         }  # fmt: skip
-        _write(hidden / _DEVICES, _table_bytes(pa.table(devices)))
+        durable.write(hidden / _DEVICES, _table_bytes(pa.table(devices)))
         known: dict[str, Any] = {
             "clock": state.clock, "last": state.last, "keys": list(state.keys),
             "parts": [batch] if merge else [*parts, batch],
         }  # fmt: skip
-        _write(hidden / _STATE, json.dumps(known).encode())
+        durable.write(hidden / _STATE, json.dumps(known).encode())
         durable.path(hidden)
         hidden.rename(self._of(batch))
         durable.path(self._folder)
@@ -334,13 +333,15 @@ class Store:
 def _forget(state: Path, device: str, place: int) -> int:
     """Write the state after a batch without a device; return the values it had there."""
     devices, values = _read(state / _DEVICES), _read(state / _VALUES)
-    _write(state / _DEVICES, _table_bytes(devices.filter(pc.not_equal(devices["device"], device))))
+    durable.write(
+        state / _DEVICES, _table_bytes(devices.filter(pc.not_equal(devices["device"], device)))
+    )
     kept = values.filter(pc.not_equal(values["device"], place))
     number = kept["device"].to_numpy()
     number = np.where(number > place, number - 1, number).astype(np.int32)
     at = kept.schema.get_field_index("device")
     kept = kept.set_column(at, kept.schema.field(at), pa.array(number, kept.schema.field(at).type))
-    _write(state / _VALUES, _table_bytes(kept))
+    durable.write(state / _VALUES, _table_bytes(kept))
     return len(values) - len(kept)
 
 
@@ -349,13 +350,6 @@ def _table_bytes(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _write(path: Path, data: Any) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read(path: Path) -> pa.Table:

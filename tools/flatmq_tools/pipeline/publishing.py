@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 import time
 import uuid
@@ -31,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from flatmq import Client, MQTTError
 
-from . import refusals
+from . import durable, refusals
 from .options import OptionError, SinkSettings
 
 COLUMNS = {
@@ -306,18 +305,17 @@ def _keep(folder: Path, rows: Iterable[BadRow], batch: int | None) -> Path:
     """Write rows to a file of their own, and return it. It is there whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}.jsonl"
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {"batch": batch, "topic": row.topic, "reason": row.reason}
+        if row.payload is not None:
+            try:
+                line["payload"] = row.payload.decode()
+            except UnicodeDecodeError:
+                line["payload_base64"] = base64.b64encode(row.payload).decode()
+        lines.append(json.dumps(line) + "\n")
     draft = folder / f".{name}"
-    with draft.open("w", encoding="utf-8") as file:
-        for row in rows:
-            line: dict[str, Any] = {"batch": batch, "topic": row.topic, "reason": row.reason}
-            if row.payload is not None:
-                try:
-                    line["payload"] = row.payload.decode()
-                except UnicodeDecodeError:
-                    line["payload_base64"] = base64.b64encode(row.payload).decode()
-            file.write(json.dumps(line) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    durable.write(draft, "".join(lines).encode())
     return draft.rename(folder / name)
 
 

@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -134,11 +135,14 @@ class Run:
         self._tables = Tables(spark, plan.url or plan.out)
         self.where = self._tables.of("raw")
         """Where the table raw is."""
-        ways = {"measurements": self._measurements, "windows": self._windows}
-        self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
-        if "health" in plan.jobs and "measurements" not in plan.jobs:
-            self._ways["health"] = self._packs
-        self._known = self._fleet()
+        reads_raw = "measurements" if "measurements" in plan.jobs else "health"
+        self._ways: dict[str, Callable[[], StreamingQuery]] = {}
+        if reads_raw in plan.jobs:
+            self._ways[reads_raw] = partial(self._packs, reads_raw)
+        if "windows" in plan.jobs:
+            self._ways["windows"] = self._windows
+        file = plan.out / "state" / f"{reads_raw}.sqlite"
+        self._known = Known(file, self._tables.out, plan.health_every)
         self._maintenance = Maintenance(self._tables.out, plan.out / "checkpoints", say, plan.keep)
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
@@ -171,18 +175,9 @@ class Run:
 
     # The queries
 
-    def _measurements(self) -> StreamingQuery:
-        return self._start("measurements", "raw", self._once("measurements"))
-
-    def _packs(self) -> StreamingQuery:
-        """Start the query for the health tables without the table measurements."""
-        return self._start("health", "raw", self._once("health"))
-
-    def _fleet(self) -> Known:
-        plan = self._plan
-        name = "measurements" if "measurements" in plan.jobs else "health"
-        file = plan.out / "state" / f"{name}.sqlite"
-        return Known(file, self._tables.out, plan.health_every)
+    def _packs(self, job: str) -> StreamingQuery:
+        """Start the query for a job that reads raw: measurements, or the health tables alone."""
+        return self._start(job, "raw", self._once(job))
 
     def _once(self, name: str) -> Once:
         """Return what adds the messages of raw to the tables of a job, each once."""

@@ -17,7 +17,6 @@ MESSAGE = {
 }
 INVALID = {"invalid_properties": "binary"}  # as they came, if they break a rule
 TELEMETRY = ("dev/+/telemetry",)
-STATUS = ("dev/+/status",)
 
 
 class ColumnsError(ValueError):

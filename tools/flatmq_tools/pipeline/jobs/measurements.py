@@ -8,18 +8,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import ArrayType
 
 from ..mapping.births import Births, Sessions
 from ..mapping.mapping import Mapping
 from .columns import INVALID, MESSAGE, TELEMETRY, messages
-from .parsing import Reader, Reads, mapped
+from .parsing import PACK, Reader, Reads, mapped
 
 __all__ = ["dead", "dead_letters", "mapped", "measurements", "once", "packs", "values"]
-_PACK = """
-    device: string, boot: bigint, seq: bigint, time: timestamp, told: boolean,
-    records: array<struct<quantity: string, unit: string, time: timestamp, value: double,
-        text: string, flag: boolean, total: double>>,
-    reason: string"""
+_PACKS = ArrayType(from_arrow_type(PACK))
 _WITHIN = "10 minutes"
 
 
@@ -71,7 +69,7 @@ def packs(
         broken = F.col(*INVALID).isNotNull()
     received = F.unix_micros("timestamp")
     # Its kind is known by the types of its arguments; PySpark's own types do not know that.
-    parse = arrow_udf(_said(reads), f"array<struct<{_PACK}>>")  # type: ignore[call-overload]
+    parse = arrow_udf(_said(reads), _PACKS)  # type: ignore[call-overload]
     said = F.explode(parse("topic", "payload", received, "offset", broken))
     rows = frame.withColumn("said", said)
     # A topic name that is not UTF-8 would be an error of whoever reads the tables.

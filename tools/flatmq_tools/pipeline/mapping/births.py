@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import bisect
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import durable
 from . import sparkplug
 from .encodings import unzipped
 from .pack import PackError
@@ -144,10 +144,7 @@ class Births:
         rows = [[*place, *one] for place, found in self._known.items() for one in found]
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_name(f".{file.name}")
-        with new.open("w", encoding="utf-8") as stream:
-            json.dump(rows, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
+        durable.write(new, json.dumps(rows).encode())
         new.replace(file)
 
     def sessions(self) -> Sessions:

@@ -17,7 +17,6 @@ import pyarrow.dataset as ds
 from .. import progress
 from ..delta import Delta
 from ..delta_files import fitting
-from ..jobs.columns import STATUS
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads, certificates, mapped
 from ..mapping.births import Births
@@ -68,7 +67,7 @@ def figures(
                     sessions = births.sessions()
                 files = {table: sink.writing(SCHEMAS[table]) for table, sink in sinks.items()}
                 reads = Reads(identity, mapping=rules, sessions=sessions)
-                task = Task("", reads, Bounds(), STATUS, files)
+                task = Task("", reads, Bounds(), files)
                 batch = Batch(state, [taken(task, messages.to_batches())])
                 again = {fix.path: fixed(files[fix.table], fix) for fix in batch.fixes()}
                 for table, sink in sinks.items():

@@ -471,24 +471,18 @@ class _Devices:
             groups.unpacked(was["delays"], BIN), (self.of_group[more_group], more)
         )
         arrived, newest, intervals, usual, kept = self._intervals(device, was)
+        begins = np.flatnonzero(groups.starts(self._batch.device))
+        first: list[int] = np.minimum.reduceat(self._firsts, begins).tolist()
+        sums = [np.add.reduceat(self._sums[name], begins).tolist() for name in SUMS]
         return list(
             zip(
                 (later(a, b) for a, b in zip(was["heard"], heard.tolist(), strict=True)),
                 arrived, newest, usual, intervals,
                 groups.packed(delay_group, delays, self.count),
-                kept, self._first(), self._first(), *self._sum(), self.id.tolist(),
+                kept, first, first, *sums, self.id.tolist(),
                 strict=True,
             )
         )  # fmt: skip
-
-    def _first(self) -> list[int]:
-        begins = np.flatnonzero(groups.starts(self._batch.device))
-        found: list[int] = np.minimum.reduceat(self._firsts, begins).tolist()
-        return found
-
-    def _sum(self) -> list[list[int]]:
-        begins = np.flatnonzero(groups.starts(self._batch.device))
-        return [np.add.reduceat(self._sums[name], begins).tolist() for name in SUMS]
 
     def _intervals(
         self, device: Ints, was: dict[str, list[Any]]

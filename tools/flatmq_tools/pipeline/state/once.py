@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from .. import checkpoints, delta_batches, delta_files, durable
 from ..delta import Delta
 from ..delta_files import Added, Files
-from ..jobs import columns
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads
 from ..mapping.births import Births
@@ -46,7 +45,6 @@ class Once:
     reads       how messages are read
     births      the birth certificates of Sparkplug B that are known
     bounds      how far the time of a reading may be from its arrival
-    status      topic filters of statuses; the second level names the device
     say         called with a text for people, how often, and an example: see `batch`
 
     If the state is missing or older than the query, the missing batches are read from raw.
@@ -55,7 +53,6 @@ class Once:
     def __init__(
         self, file: Path, raw: str, checkpoint: Path, tables: Mapping[str, Delta],
         reads: Reads | None = None, births: Births | None = None, bounds: Bounds | None = None,
-        status: Sequence[str] = columns.STATUS,
         say: Callable[[str, int, str], None] = lambda text, count, example: None,
     ) -> None:  # fmt: skip
         self._state = State(Store(file))
@@ -66,7 +63,6 @@ class Once:
         self._reads = reads or Reads()
         self._births = births
         self._bounds = bounds or Bounds()
-        self._status = status
         self._say = say
         self._last: tuple[str, int] | None = None
         """The query and number of the last batch that this has done whole."""
@@ -116,7 +112,7 @@ class Once:
             births.add(sorted(found, key=lambda row: row[2:]))
             reads = dataclasses.replace(reads, sessions=births.sessions())
         files = {name: self._files[name] for name in tables}
-        task = Task(self._raw, reads, self._bounds, self._status, files)
+        task = Task(self._raw, reads, self._bounds, files)
         return delta_batches.work(units, partial(taking.take, task))
 
     def _write(

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from ..delta_batches import Unit, read
 from ..delta_files import Added, Files, store
 from ..jobs import parsing
-from ..jobs.columns import INVALID, MESSAGE, pattern
+from ..jobs.columns import INVALID, MESSAGE
 from ..jobs.limits import Bounds
 from ..jobs.parsing import DIFFERS, RECORD, Reader, Reads, with_messages
 from ..log_rows import SCHEMA
@@ -44,6 +44,7 @@ SCHEMAS = {
     "dead_letters": pa.schema([*(MESSAGES.field(n) for n in MESSAGE), ("reason", pa.string())]),
 }
 """By table, its columns."""
+_OF_STATUS = re.compile(rb"dev/([^/+#]*)/status")  # a topic name, of which this is the device
 _STATUS = 32  # characters of a status that are kept
 _TOPIC = 200  # characters of the topic name of a dead letter that are kept
 _PER_PACK = ("measurements", "out_of_time", "without_value")
@@ -67,14 +68,12 @@ class Task:
     raw     the folder or URL of the table
     reads   how messages are read
     bounds  how far the time of a reading may be from its arrival
-    status  topic filters of statuses; the second level names the device
     files   by table, where its rows go: some of SCHEMAS
     """
 
     raw: str
     reads: Reads
     bounds: Bounds
-    status: Sequence[str]
     files: Mapping[str, Files]
 
 
@@ -101,7 +100,7 @@ def take(task: Task, units: list[tuple[str, int]]) -> Taken:
 
 def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
     """Write what messages become. They have the columns of MESSAGES."""
-    reader, heard = Reader(task.reads), _Heard(task.status)
+    reader, heard = Reader(task.reads), _Heard()
     found: dict[str, str] = {}
     keys = []
     with contextlib.ExitStack() as stack:
@@ -212,8 +211,7 @@ def _example(
 class _Heard:
     """Knowledge of messages that takes no parsing, and dead letters."""
 
-    def __init__(self, filters: Sequence[str]) -> None:
-        self._filters = [re.compile(pattern(each)) for each in filters]
+    def __init__(self) -> None:
         self._came: list[Came] = []
         self._dead: list[Dead] = []
         self.statuses: dict[str, Status] = {}
@@ -227,19 +225,12 @@ class _Heard:
             first = np.minimum.reduceat(ranked, begins)
             self._came.append(Came(first, count, first, np.maximum.reduceat(ranked, begins)))
         names = messages["topic"].cast(pa.binary()).dictionary_encode()
-        devices = [self._device(name) for name in names.dictionary.to_pylist()]
-        wanted = np.array([device is not None for device in devices], np.bool_)
+        found = [_OF_STATUS.fullmatch(name) for name in names.dictionary.to_pylist()]
+        wanted = np.array([one is not None for one in found], np.bool_)
         if wanted.any():
             for n in np.flatnonzero(wanted[names.indices.to_numpy()]).tolist():
-                self._add_status(devices[names.indices[n].as_py()] or "", messages, n, int(at[n]))
-
-    def _device(self, topic: bytes) -> str | None:
-        """Return the device whose status comes on this topic; None for another topic."""
-        text = topic.decode(errors="replace")
-        levels = text.split("/")
-        if len(levels) > 1 and any(each.search(text) for each in self._filters):
-            return levels[1]
-        return None
+                one = found[names.indices[n].as_py()]
+                self._add_status(one[1].decode(errors="replace"), messages, n, int(at[n]))
 
     def _add_status(self, device: str, messages: pa.RecordBatch, n: int, at: int) -> None:
         payload = messages["payload"][n].as_py() or b""
