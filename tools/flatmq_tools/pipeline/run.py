@@ -35,7 +35,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import checkpoints, editions, room, service
+from . import checkpoints, delta_batches, editions, room, service, tables
+from .delta import Delta
 from .in_use import InUse, InUseError
 from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
@@ -51,7 +52,6 @@ from .session import SessionError, session
 from .state.known import Known
 from .state.once import Once
 from .state.store import StateError
-from .tables import FOLLOWERS, MADE, Tables, TablesError, check
 
 JOBS = ("measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
@@ -132,8 +132,12 @@ class Run:
         """Why nothing is written at the moment: the error of a disk that is full; else empty."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
-        self._tables = Tables(spark, plan.url or plan.out)
-        self.where = self._tables.of("raw")
+        self._out = plan.url or str(plan.out.absolute())
+        self._sinks = {
+            table: Delta(tables.of(self._out, table), by_day=tables.BY_DAY[table])
+            for made in tables.MADE.values() for table in made
+        }  # fmt: skip
+        self.where = tables.of(self._out, "raw")
         """Where the table raw is."""
         reads_raw = "measurements" if "measurements" in plan.jobs else "health"
         self._ways: dict[str, Callable[[], StreamingQuery]] = {}
@@ -142,8 +146,8 @@ class Run:
         if "windows" in plan.jobs:
             self._ways["windows"] = self._windows
         file = plan.out / "state" / f"{reads_raw}.sqlite"
-        self._known = Known(file, self._tables.out, plan.health_every)
-        self._maintenance = Maintenance(self._tables.out, plan.out / "checkpoints", say, plan.keep)
+        self._known = Known(file, self._out, plan.health_every)
+        self._maintenance = Maintenance(self._out, plan.out / "checkpoints", say, plan.keep)
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
@@ -157,7 +161,7 @@ class Run:
         if plan.source:
             try:
                 self._receiving = Receiving(
-                    plan.source, plan.out / "log", self._tables.out, max(plan.trigger, _OFTEN), say
+                    plan.source, plan.out / "log", self._out, max(plan.trigger, _OFTEN), say
                 )
             except ReceivingError as error:
                 raise RunError(str(error)) from error
@@ -183,7 +187,7 @@ class Run:
         """Return what adds the messages of raw to the tables of a job, each once."""
         once = Once(
             self._known.file, self.where, self._checkpoint(name).absolute(),
-            {table: self._tables.sink(table) for table in MADE.get(name, ())},
+            {table: self._sinks[table] for table in tables.MADE.get(name, ())},
             Reads(self._plan.identity, mapping=self._mapping), self._births, self._plan.bounds,
             say=self.notices.add,
         )  # fmt: skip
@@ -191,8 +195,8 @@ class Run:
 
     def _windows(self) -> StreamingQuery:
         write = open_windows(
-            self._plan.out / "state" / "windows", self._tables.sink("windows"),
-            numbers_of(self._tables.of("measurements")),
+            self._plan.out / "state" / "windows", self._sinks["windows"],
+            numbers_of(tables.of(self._out, "measurements")),
             lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
             self._checkpoint("windows"),
         )  # fmt: skip
@@ -209,7 +213,7 @@ class Run:
             # Spark refuses what a full disk may have left of the first start of a query.
             shutil.rmtree(checkpoint, ignore_errors=True)
         return (
-            self._tables.units(table)
+            delta_batches.units(self._spark, tables.of(self._out, table))
             .writeStream.queryName(name)
             .foreachBatch(self._gates[name].through(counted))
             .option("checkpointLocation", str(checkpoint))
@@ -347,11 +351,11 @@ class Run:
                     return  # Spark keeps the last hundred: it is noted when there is room
                 self._came.pop(key, None)
                 self._seen[known["name"]] = known["batchId"]
-                if known["name"] in FOLLOWERS["raw"]:
+                if known["name"] in tables.FOLLOWERS["raw"]:
                     self._read += known["numInputRows"]
                 self.numbers.batch(known)
-                for table in MADE.get(known["name"], ()):
-                    self.numbers.rows[table] = self._tables.rows(table)
+                for table in tables.MADE.get(known["name"], ()):
+                    self.numbers.rows[table] = self._sinks[table].rows
 
     def health(self) -> None:
         """Write the tables health, devices and gaps as they are now."""
@@ -376,7 +380,7 @@ class Run:
         if self._receiving is not None:
             yield from of_ingest(self._receiving.service)
             self.numbers.rows["raw"] = self._receiving.landed
-        self.numbers.devices(self._tables.of("devices"))
+        self.numbers.devices(tables.of(self._out, "devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
         failed = len(self._failed) + len(self._beside)
         yield from self.numbers.of_run(late, bool(self.paused), failed)
@@ -552,8 +556,8 @@ def _check(plan: Plan) -> None:
         raise RunError(str(error)) from error
     if plan.url is not None:
         try:
-            check(plan.url)
-        except TablesError as error:
+            tables.check(plan.url)
+        except tables.TablesError as error:
             raise RunError(str(error)) from error
 
 

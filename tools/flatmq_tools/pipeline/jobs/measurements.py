@@ -16,7 +16,7 @@ from ..mapping.mapping import Mapping
 from .columns import INVALID, MESSAGE, TELEMETRY, messages
 from .parsing import PACK, Reader, Reads, mapped
 
-__all__ = ["dead", "dead_letters", "mapped", "measurements", "once", "packs", "values"]
+__all__ = ["dead", "mapped", "measurements", "once", "packs", "values"]
 _PACKS = ArrayType(from_arrow_type(PACK))
 _WITHIN = "10 minutes"
 
@@ -32,14 +32,6 @@ def measurements(
     text (of vs, and of vd in base64url), flag, total (the sum field), topic, received.
     """
     return values(once(packs(frame, filters, identity, mapping), within))
-
-
-def dead_letters(
-    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
-    mapping: Mapping | None = None,
-) -> DataFrame:  # fmt: skip
-    """The messages that are no SenML pack, whole, and a column `reason`."""
-    return dead(packs(frame, filters, identity, mapping))
 
 
 def packs(

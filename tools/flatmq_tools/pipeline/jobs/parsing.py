@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -202,24 +203,18 @@ def mapped(
     What no rule of theirs is for is SenML if its topic name matches `filters`. MappingError."""
     if not names:
         return None
-    return files.load(names, filters, _read if identity == "topic" else _read_by_payload)
+    return files.load(names, filters, partial(_read, identity == "topic"))
 
 
-def _read(topic: str, payload: bytes, received: int | None, device: str | None) -> list[Pack]:
+def _read(
+    bound: bool, topic: str, payload: bytes, received: int | None, device: str | None
+) -> list[Pack]:
     """Return the packs of a SenML message. Raises PackError.
 
     `device` is the one that a rule takes from the topic name, if it does.
     """
-    columns = Columns(True)
-    columns.take(topic.encode(), payload, received, device)
-    return columns.listed()
-
-
-def _read_by_payload(
-    topic: str, payload: bytes, received: int | None, _: str | None
-) -> list[Pack]:
-    columns = Columns(False)
-    columns.take(topic.encode(), payload, received)
+    columns = Columns(bound)
+    columns.take(topic.encode(), payload, received, device if bound else None)
     return columns.listed()
 
 
