@@ -161,6 +161,16 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
         assert found(messages) == values
 
 
+def test_a_birth_with_invalid_properties_names_nothing() -> None:
+    """It is a dead letter, in a run and in a report from raw."""
+    born = table([Message(BORN, DBIRTH, 1)] * 2)
+    at = born.schema.get_field_index("invalid_properties")
+    [batch] = born.set_column(at, born.schema.field(at), [[b"\xff", None]]).to_batches()
+    mapping = measurements.mapped(["sparkplug-b"])
+    assert mapping is not None and mapping.births is not None
+    assert [row[3] for row in parsing.certificates(batch, mapping.births)] == [1]
+
+
 @pytest.mark.proof
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     names = [*NAMES, "sparkplug-b"]

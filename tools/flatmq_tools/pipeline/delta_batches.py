@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
@@ -125,13 +126,15 @@ def work(frame: DataFrame, function: Callable[[list[Any]], T]) -> list[T]:
     return [pickle.loads(each) for each in found["found"].drop_null().to_pylist()]
 
 
-def read(folder: str, units: Iterable[Unit], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of row groups, with the columns of a schema; null where a file has none.
+def read(
+    folder: str, units: Iterable[tuple[str, int]], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of row groups, by path and number, with the columns of a schema.
 
-    BatchesError if a file is not here.
+    Columns that a file lacks are null. Raises BatchesError if a file is not here.
     """
     store = delta_files.store(folder)
-    for path, of_file in itertools.groupby(units, key=lambda unit: unit.path):
+    for path, of_file in itertools.groupby(units, operator.itemgetter(0)):
         try:
             file = store.open_input_file(path)
         except (FileNotFoundError, TableNotFoundError) as error:
@@ -144,7 +147,7 @@ def read(folder: str, units: Iterable[Unit], schema: pa.Schema) -> Iterator[pa.R
         with file:
             parquet = pq.ParquetFile(file)
             there = [n for n in schema.names if n in parquet.schema_arrow.names]
-            groups = [unit.group for unit in of_file]
+            groups = [group for _, group in of_file]
             for batch in parquet.iter_batches(_READ, row_groups=groups, columns=there):
                 yield delta_files.fitting(batch, schema)
 

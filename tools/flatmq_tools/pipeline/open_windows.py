@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame
 
 from . import durable
 from .delta import Delta
-from .delta_batches import Unit, read, work
+from .delta_batches import read, work
 from .jobs.windows import PERCENTILES
 from .sinks import query_of
 
@@ -413,7 +413,7 @@ def numbers_of(folder: str) -> Callable[[DataFrame], pa.Table]:
     """Return what `rows` may be of a stream of the row groups of a table in `folder`."""
 
     def of_units(units: list[tuple[str, int]]) -> pa.Table:
-        rows = pa.Table.from_batches(read(folder, map(Unit._make, units), _ROWS), _ROWS)
+        rows = pa.Table.from_batches(read(folder, units, _ROWS), _ROWS)
         return _numbers_of(rows)
 
     return lambda batch: pa.concat_tables([_ROWS.empty_table(), *work(batch, of_units)])

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType
 from ..mapping.births import Births, Sessions
 from ..mapping.mapping import Mapping
 from .columns import INVALID, MESSAGE, TELEMETRY, messages
-from .parsing import PACK, Reader, Reads, mapped
+from .parsing import PACK, Reader, Reads, certificates, mapped
 
 __all__ = ["dead", "mapped", "measurements", "once", "packs", "values"]
 _PACKS = ArrayType(from_arrow_type(PACK))
@@ -95,13 +95,10 @@ def _sessions(frame: DataFrame, mapping: Mapping | None) -> Sessions | None:
     """Return the birth certificates in these messages; None if none is needed."""
     if mapping is None or mapping.births is None or frame.isStreaming:
         return None
-    found = frame.where(F.col("topic").rlike(mapping.births))
-    if {*INVALID} <= {*found.columns}:
-        found = found.where(" and ".join(f"{name} is null" for name in INVALID))
-    found = found.orderBy("timestamp", "offset")
-    rows = found.select("topic", "payload", F.unix_micros("timestamp"), "offset").collect()
     births = Births()
-    births.add((row[0], bytes(row[1] or b""), row[2], row[3]) for row in rows)
+    found = frame.where(F.col("topic").rlike(mapping.births)).orderBy("timestamp", "offset")
+    for batch in found.toArrow().to_batches():
+        births.add(certificates(batch, mapping.births))
     return births.sessions()
 
 

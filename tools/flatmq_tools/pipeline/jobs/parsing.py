@@ -188,7 +188,9 @@ def with_messages(packs: pa.RecordBatch, messages: pa.RecordBatch) -> pa.RecordB
 
 
 def certificates(messages: pa.RecordBatch, expression: str) -> list[tuple[str, bytes, int, int]]:
-    """Return the messages for `Births.add` whose topic names match."""
+    """Return the messages for `Births.add` whose topic names match, if they break no rule."""
+    if "invalid_properties" in messages.schema.names:
+        messages = messages.filter(messages["invalid_properties"].is_null())
     at = messages["timestamp"].cast(pa.int64())
     columns = [messages["topic"], messages["payload"], at, messages["offset"]]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)

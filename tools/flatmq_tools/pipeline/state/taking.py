@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..delta_batches import Unit, read
+from ..delta_batches import read
 from ..delta_files import Added, Files, store
 from ..jobs import parsing
 from ..jobs.columns import INVALID, MESSAGE
@@ -95,7 +96,7 @@ class Taken:
 
 def take(task: Task, units: list[tuple[str, int]]) -> Taken:
     """Read row groups, by path and number, and write what they become."""
-    return taken(task, read(task.raw, map(Unit._make, units), MESSAGES))
+    return taken(task, read(task.raw, units, MESSAGES))
 
 
 def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
@@ -127,11 +128,8 @@ def certificates(
     raw: str, expression: str, units: list[tuple[str, int]]
 ) -> list[tuple[str, bytes, int, int]]:
     """Return the birth certificates of Sparkplug B in row groups: see `parsing.certificates`."""
-    found = []
-    for messages in read(raw, map(Unit._make, units), MESSAGES):
-        valid = messages.filter(messages["invalid_properties"].is_null())
-        found += parsing.certificates(valid, expression)
-    return found
+    found = (parsing.certificates(messages, expression) for messages in read(raw, units, MESSAGES))
+    return [*itertools.chain.from_iterable(found)]
 
 
 def _keys(packs: pa.RecordBatch, per_pack: Sequence[Ints]) -> pa.RecordBatch:
