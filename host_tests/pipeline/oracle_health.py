@@ -198,9 +198,10 @@ class Health:
         numbered = self.packs.select("device").distinct()
         found = arrivals.devices(self._unnumbered.join(numbered, "device", "left_anti"))
         silent = _seconds("heard", "now")
-        return found.crossJoin(self._now).select(
+        awake = ~F.col("status").eqNullSafe("asleep")
+        return found.join(self._status, "device", "left").crossJoin(self._now).select(
             "device", "first", "heard", "received", "duplicates", "delays", "usual_s",
-            silent.alias("silent_s"), (silent > F.col("after_s")).alias("silent"),
+            silent.alias("silent_s"), ((silent > F.col("after_s")) & awake).alias("silent"),
         )  # fmt: skip
 
     def devices(self) -> DataFrame:

@@ -218,7 +218,7 @@ class _Asked:
         names = devices.names.to_pylist()
         status, status_at = (table[name].to_pylist() for name in ("status", "status_since"))
         until = _moment(self._high)
-        after = devices.silent_after()
+        after = devices.after.tolist()
         found = {}
         for numbered in (True, False):
             sums = self._periods.devices(pieces, numbered)
