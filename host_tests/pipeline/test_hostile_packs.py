@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import time
 from pathlib import Path
+from typing import Any
 
 import cbor2
 import numpy as np
@@ -20,6 +21,7 @@ from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
+from flatmq_tools.pipeline.mapping.pack import Record
 from flatmq_tools.pipeline.state import taking
 from flatmq_tools.pipeline.state.taking import Task
 from flatmq_tools.pipeline.tables import BY_DAY
@@ -108,13 +110,13 @@ def test_whatever_a_parser_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whatever_arrow_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as a check before it is missing: the batch is not lost for it."""
-    row = parsing._row
+    record = parsing._record
 
-    def unchecked(record: senml.Record) -> tuple[object, ...]:
-        name, unit, number, text, *more = row(record)
-        return name, unit, number, "\ud83d" if text == "bad" else text, *more
+    def unchecked(*of: Any) -> Record:
+        found = record(*of)
+        return found._replace(text="\ud83d") if found.text == "bad" else found
 
-    monkeypatch.setattr(parsing, "_row", unchecked)
+    monkeypatch.setattr(parsing, "_record", unchecked)
     bad = b'[{"n":"a/x","v":1},{"n":"a/y","vs":"bad"}]'
     (before,), (dead,), (after,) = said([GOOD, (TOPIC, bad), GOOD])
     assert before == after and before["records"][0]["value"] == 21.5

@@ -306,10 +306,7 @@ class Columns:
         reading = mapping.reading(topic, payload, received, names)
         if reading.reason is not None:
             self._pack(reason=reading.reason)
-        for pack in reading.packs:
-            for name, values in zip(Record._fields, zip(*pack.records, strict=True), strict=False):
-                self.records[name] += values
-            self._pack(**{name: getattr(pack, name) for name in self.packs if name != "reason"})
+        self._add(reading.packs)
         return None
 
     def _device_of(self, topic: bytes) -> tuple[str, str | None]:
@@ -374,30 +371,22 @@ class Columns:
             payload = unzipped(payload)
             # Relative to 0, so that one that is absolute is known by its size.
             form = senml_cbor if senml_cbor.is_cbor(payload) else senml
-            packs = _by_device(form.resolve(payload, 0.0), topic, named)
-            if not packs:
+            found = _by_device(form.resolve(payload, 0.0), topic, named)
+            if not found:
                 raise senml.PackError("no record has a value")
             # All of it before anything is added: one message may not leave a part of itself.
-            times = [
-                [
-                    _microseconds(at, received)
-                    for at in (pack.time, *(r.time for r in pack.records))
-                ]
-                for pack in packs
-            ]
-            rows = [[_row(record) for record in pack.records] for pack in packs]
+            packs = [_resolved(pack, received) for pack in found]
         except senml.PackError as error:
             return self._pack(reason=printable(str(error)))
         except Exception as error:  # of a library, or a fault of ours: it may not stop the table
             return self._pack(reason=_unforeseen(error))
-        for pack, at, found in zip(packs, times, rows, strict=True):
-            for name, values in zip(_NOT_TIME, zip(*found, strict=True), strict=False):
+        self._add(packs)
+
+    def _add(self, packs: Sequence[Pack]) -> None:
+        for pack in packs:
+            for name, values in zip(Record._fields, zip(*pack.records, strict=True), strict=False):
                 self.records[name] += values
-            self.records["time"] += at[1:]
-            self._pack(
-                device=pack.device, boot=pack.boot, seq=pack.seq, time=at[0],
-                told=pack.time >= senml.RELATIVE,
-            )  # fmt: skip
+            self._pack(**{name: getattr(pack, name) for name in self.packs if name != "reason"})
 
     def _pack(self, **fields: Any) -> None:
         for name, column in self.packs.items():
@@ -436,20 +425,21 @@ def _unforeseen(error: Exception) -> str:
     return printable(f"{type(error).__name__}: {error}")
 
 
-_NOT_TIME = ("quantity", "unit", "value", "text", "flag", "total")
+def _resolved(pack: _Pack, received: int | None) -> Pack:
+    return Pack(
+        pack.device, pack.boot, pack.seq, _microseconds(pack.time, received),
+        pack.time >= senml.RELATIVE, [_record(record, received) for record in pack.records],
+    )  # fmt: skip
 
 
-def _row(record: senml.Record) -> tuple[Any, ...]:
-    """A record's fields for _NOT_TIME."""
+def _record(record: senml.Record, received: int | None) -> Record:
+    at = _microseconds(record.time, received)
     value = record.value
     flag = value if isinstance(value, bool) else None
     text = value if isinstance(value, str) else None
     number = None if value is None or flag is not None or text is not None else float(value)
-    return record.name, record.unit, number, text, flag, _float(record.total)
-
-
-def _float(number: float | None) -> float | None:
-    return None if number is None else float(number)
+    total = None if record.total is None else float(record.total)
+    return Record(record.name, record.unit, at, number, text, flag, total)
 
 
 class _Pack:

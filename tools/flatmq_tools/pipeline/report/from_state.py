@@ -23,7 +23,7 @@ from ..state.snapshots import closed_files
 from ..state.store import Store
 from ..state.values import DAY, ints, known
 from . import figures as shared
-from . import values
+from . import numbers, values
 from .figures import (
     GAP_DEVICES,
     GAPS,
@@ -115,7 +115,7 @@ class _Asked:
             step = "hours" if begin % DAY or end % DAY else "days"
             self.figures.remarks.append(
                 f"The numbers of devices are of whole {step}, from "
-                f"{_moment(begin).astimezone():{_FORM}} to {_moment(end).astimezone():{_FORM}}."
+                f"{numbers.local(_moment(begin))} to {numbers.local(_moment(end))}."
             )
 
     def ask(self) -> None:
@@ -365,7 +365,6 @@ def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
 
 
 _COUNTED = ("received", "lost", "duplicates", "reordered")
-_FORM = "%d %b %Y, %H:%M %Z"
 
 
 def _delays(
