@@ -32,6 +32,7 @@ import pyarrow as pa
 from flatmq_rigs import results
 from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
+from pipeline.messages import both_ways
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -320,7 +321,7 @@ def check(document: Document, packs: list[dict[str, Any]]) -> bool:
 
 
 def _both_ways(document: Document, bound: bool) -> None:
-    at_once, resolved = parsing.both_ways(*document, NOW, bound)
+    at_once, resolved = both_ways(*document, NOW, bound)
     if at_once != resolved:
         raise Finding(f"{document!r}: read at once {at_once}, by the rules {resolved}")
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from flatmq.senml import Pack, label
+from flatmq_tools.pipeline.jobs import parsing
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
 
 START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)
@@ -61,3 +62,22 @@ def rows(messages: Iterable[Message], offset: int = 0) -> list[tuple[Any, ...]]:
 
 def frame(spark: SparkSession, messages: Iterable[Message]) -> DataFrame:
     return spark.createDataFrame(rows(messages), SCHEMA)
+
+
+class _Resolved(parsing.Columns):
+    """Reads all packs by the rules of SenML, also those of boards."""
+
+    def _taken(self, *_: object) -> bool:
+        return False
+
+
+def both_ways(
+    topic: bytes, payload: bytes, received: int, bound: bool = True
+) -> tuple[list[Any], list[Any]]:
+    """Return what a message says, read at once where that is possible, and by the rules."""
+    found = []
+    for kind in (parsing.Columns, _Resolved):
+        columns = kind(bound)
+        columns.take(topic, payload, received)
+        found.append(columns.array().to_pylist())
+    return found[0], found[1]

@@ -43,7 +43,7 @@ class Table:
         delta.Delta(self.name).add(tables, tables[0].schema, "one", self._commits)
 
     def reader(self, rows: int = 1000, size: int = BYTES) -> Reader:
-        return Reader(self.name, rows, size, None)
+        return Reader(self.name, rows, size)
 
 
 def _values(reader: Reader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
@@ -211,6 +211,6 @@ def test_a_sink_and_a_follower_in_spark(spark: SparkSession, tmp_path: Path) -> 
     copied = DeltaTable(second).to_pyarrow_table()
     assert sorted(copied["n"].to_pylist()) == [1, 2, 2, 3]
     assert copied["more"].null_count == 4
-    end = Reader(first, 1, 1, None)
+    end = Reader(first, 1, 1)
     parts = delta_batches.before(spark, first, end.latestOffset(), 2)
     assert [part.count() for part in parts] == [2, 2]

@@ -167,12 +167,12 @@ def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
         )  # fmt: skip
 
     store = Windows(tmp_path / "windows")
-    done = step(store.load(-1, MINUTE, MINUTE), table([("a", 1.0), ("b", 2.0), ("c", 3.0)]))
+    done = step(store.load(-1), table([("a", 1.0), ("b", 2.0), ("c", 3.0)]))
     store.save(0, done)
     store.save(1, step(done.state, table([("d", 4.0), ("c", 5.0)])))
     assert store.forget("b") == 1
     assert store.forget("b") == 0
-    state = store.load(1, MINUTE, MINUTE)
+    state = store.load(1)
     names = list(state.devices)
     assert names == ["a", "c", "d"]
     assert [(names[d], v) for d, v in zip(state.device, state.value, strict=True)] == [

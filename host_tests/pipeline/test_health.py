@@ -190,6 +190,8 @@ SILENCES: dict[str, tuple[list[Event], tuple[object, ...]]] = {
              (None, True, 399.9, 59.9)),
     "door": ([*plain("door", 0, 10, 500, 520, 990), *plain("door", 991, mark="dup")],
              (None, False, 9, None)),
+    "nap": ([*plain("nap", *range(0, 601, 60)), Event(602, "nap", status="asleep")],
+            ("asleep", False, 400, 60)),
     "kept": (plain("kept", 1, mark="retain"), (None, False, None, None)),
 }  # fmt: skip
 DELAYS = {"delayed": [float(n) for n in range(1, 101)], "ahead": [-4000.0], "no-clock": [None]}

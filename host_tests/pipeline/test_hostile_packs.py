@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import time
 from pathlib import Path
+from typing import Any
 
 import cbor2
 import numpy as np
@@ -16,11 +17,11 @@ from pyspark.sql import functions as F
 from flatmq_tools import senml, senml_cbor
 from flatmq_tools.pipeline import names
 from flatmq_tools.pipeline.delta import Delta
-from flatmq_tools.pipeline.delta_batches import BYTES, Reader
+from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import measurements, parsing
-from flatmq_tools.pipeline.jobs.columns import STATUS
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
+from flatmq_tools.pipeline.mapping.pack import Record
 from flatmq_tools.pipeline.state import taking
 from flatmq_tools.pipeline.state.taking import Task
 from flatmq_tools.pipeline.tables import BY_DAY
@@ -108,13 +109,13 @@ def test_whatever_a_parser_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whatever_arrow_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as a check before it is missing: the batch is not lost for it."""
-    row = parsing._row
+    record = parsing._record
 
-    def unchecked(record: senml.Record) -> tuple[object, ...]:
-        name, unit, number, text, *more = row(record)
-        return name, unit, number, "\ud83d" if text == "bad" else text, *more
+    def unchecked(*of: Any) -> Record:
+        found = record(*of)
+        return found._replace(text="\ud83d") if found.text == "bad" else found
 
-    monkeypatch.setattr(parsing, "_row", unchecked)
+    monkeypatch.setattr(parsing, "_record", unchecked)
     bad = b'[{"n":"a/x","v":1},{"n":"a/y","vs":"bad"}]'
     (before,), (dead,), (after,) = said([GOOD, (TOPIC, bad), GOOD])
     assert before == after and before["records"][0]["value"] == 21.5
@@ -256,8 +257,8 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     )
     tables = {name: Delta(tmp_path / name, by_day=BY_DAY[name]) for name in taking.SCHEMAS}
     files = {name: table.writing(taking.SCHEMAS[name]) for name, table in tables.items()}
-    task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), STATUS, files)
-    reader = Reader(f"{tmp_path}/raw", count, BYTES, None)
+    task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), files)
+    reader = Reader(f"{tmp_path}/raw", count)
     start = reader.initialOffset()
     [part] = reader.partitions(start, reader.latestOffset(start))
     units = [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]
@@ -270,7 +271,7 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     assert status.device == "a" and (status.status or "").startswith("\ufffd")
     copies = np.arange(len(found.keys)) % 3 == 0
     for fix in taking.fixes(found, copies, found.keys["boot"]):
-        right = taking.fixed(tables[fix.table].folder, files[fix.table], fix)
+        right = taking.fixed(files[fix.table], fix)
         kept = [file for file in found.files[fix.table] if file.path != fix.path]
         found.files[fix.table] = [*kept, *right]
     for name, table in tables.items():

@@ -19,7 +19,7 @@ from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_rigs.pipeline.processes import Command
 from flatmq_tools import broker, ports, senml
 from flatmq_tools.pipeline import durable, log
-from flatmq_tools.pipeline.delta_batches import BYTES, Reader
+from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.landing import Landing, LandingError
 from observer import Observer
 from pipeline.landed import values_of
@@ -38,7 +38,7 @@ def landed(out: Path) -> pa.Table:
 
 
 def test_sigkill_at_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((log, "_sync"), (log, "sync_folder"), (durable, "path"), (os, "fsync")):
+    for module, name in ((log, "_sync"), (durable, "path"), (os, "fsync")):
         monkeypatch.setattr(module, name, lambda _: None)  # SIGKILL is no power cut
     count = 0
     for status, _ in points("landed", tmp_path, STEP):
@@ -110,7 +110,7 @@ def test_the_dates_of_files_and_clocks_do_not_matter(tmp_path: Path) -> None:
             assert Landing(writer, str(out)).land() == 3
             for file in out.rglob("*"):
                 os.utime(file, (at % 2_000_000_000, at % 2_000_000_000))
-    reader = Reader(f"{out}/raw", 3, BYTES, None)
+    reader = Reader(f"{out}/raw", 3)
     at, found = {**reader.initialOffset(), "version": 0, "whole": False}, []
     while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
         found += values_of(reader, reader.partitions(at, end), "offset")

@@ -26,7 +26,7 @@ def test_what_is_missing_or_twice_is_counted(tmp_path: Path) -> None:
              for name in ("retained", "topics", "large", "steady")]  # fmt: skip
     live.count(tmp_path, found, SIZE)
     assert [(one.missing, one.twice) for one in found] == [(1, 0), (1, 0), (0, 0), (0, 1)]
-    with pytest.raises(live.LiveError, match=f"has .{SIZE}. bytes in raw, not 7"):
+    with pytest.raises(live.CommandError, match=f"has .{SIZE}. bytes in raw, not 7"):
         live.count(tmp_path, found, 7)
 
 

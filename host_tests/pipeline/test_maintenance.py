@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import delta, maintenance
-from flatmq_tools.pipeline.delta_batches import BYTES, Reader
+from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.maintenance import Maintenance
 from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import count, land_boards, values_of
@@ -76,7 +76,7 @@ def _checkpoint(out: Path, query: str, offset: dict[str, Any], done: int = 3) ->
 
 
 def _reader(out: Path) -> Reader:
-    return Reader(f"{out}/raw", 1000, BYTES, None)
+    return Reader(f"{out}/raw", 1000)
 
 
 def _read(out: Path, start: dict[str, Any]) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from flatmq_tools.cli import main
-from flatmq_tools.pipeline.jobs import measurements
+from flatmq_tools.pipeline.jobs import measurements, parsing
+from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.report import from_raw
 from flatmq_tools.pipeline.run import Plan
-from pipeline.landed import read
+from pipeline.landed import read, table
 from pipeline.messages import START, Message, at, frame, reading
 from pipeline.mqtt import broker, publish, until
 from pipeline.started import started
@@ -78,8 +81,9 @@ def test_of_a_batch(spark: SparkSession) -> None:
         Message("zigbee2mqtt/x", payload % n)
         for count, payload in MISTAKES.values() for n in range(count)
     ]  # fmt: skip
-    table = frame(spark, [*FLEET, *more])
-    packs = measurements.packs(table, mapping=measurements.mapped(NAMES)).persist()
+    packs = measurements.packs(
+        frame(spark, [*FLEET, *more]), mapping=measurements.mapped(NAMES)
+    ).persist()
     assert rows(measurements.values(packs).collect()) == VALUES
     dead = measurements.dead(packs).persist()
     reasons = {
@@ -87,7 +91,7 @@ def test_of_a_batch(spark: SparkSession) -> None:
     }
     assert reasons.keys() == {m.payload for m in FLEET[5:8]}
     assert "half = '\\ud83d': not a text of Unicode" in reasons[FLEET[5].payload]
-    counts = {row.kind: row["count"] for row in measurements.counted(dead).collect()}
+    counts = Counter(re.sub(parsing.DIFFERS, "", row.reason) for row in dead.collect())
     expected = {kind: count for kind, (count, _) in MISTAKES.items()}
     expected["not JSON: not UTF-8"] += 1  # of the fleet
     assert expected.items() <= counts.items()
@@ -133,15 +137,22 @@ def test_a_mapping_reads_every_message_as_it_does_without_spark(
 def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path: Path) -> None:
     """Of the same batch and of earlier ones, in the order in which they came."""
     mapping = measurements.mapped(["sparkplug-b"])
+    assert mapping is not None and mapping.births is not None
     first = [Message(DEVICE, BY_ALIAS, 1), Message(BORN, DBIRTH, 2), Message(DEVICE, BY_ALIAS, 3)]
     second = [Message(DEVICE, BY_ALIAS, 4)]
+    packs = measurements.packs(frame(spark, first), mapping=mapping).orderBy("offset").collect()
+    spoken = [row.reason or row.records[0].value for row in packs]
 
     def found(messages: list[Message]) -> list[object]:
+        [batch] = table(messages).to_batches()
         births = Births(tmp_path / "births.json")
-        packs = measurements.packs(frame(spark, messages), mapping=mapping, births=births)
-        return [row.reason or row.records[0].value for row in packs.orderBy("offset").collect()]
+        births.add(parsing.certificates(batch, mapping.births))
+        reads = parsing.Reads(mapping=mapping, sessions=births.sessions())
+        packs, _ = parsing.Reader(reads).packs(batch)
+        return [row["reason"] or row["records"][0]["value"] for row in packs.to_pylist()]
 
     unknown = "alias = 10: no birth certificate that holds names it"
+    assert spoken == [unknown, 21.55, 22.5]
     for messages, values in (
         (first, [unknown, 21.55, 22.5]),
         (second, [22.5]),
@@ -150,11 +161,21 @@ def test_births_name_the_metrics_of_other_messages(spark: SparkSession, tmp_path
         assert found(messages) == values
 
 
+def test_a_birth_with_invalid_properties_names_nothing() -> None:
+    """It is a dead letter, in a run and in a report from raw."""
+    born = table([Message(BORN, DBIRTH, 1)] * 2)
+    at = born.schema.get_field_index("invalid_properties")
+    [batch] = born.set_column(at, born.schema.field(at), [[b"\xff", None]]).to_batches()
+    mapping = measurements.mapped(["sparkplug-b"])
+    assert mapping is not None and mapping.births is not None
+    assert [row[3] for row in parsing.certificates(batch, mapping.births)] == [1]
+
+
 @pytest.mark.proof
 def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> None:
     names = [*NAMES, "sparkplug-b"]
     with broker() as there:
-        bounds = measurements.Bounds(behind=1e10)  # the messages are of a day in 2026
+        bounds = Bounds(behind=1e10)  # the messages are of a day in 2026
         jobs = ("measurements",)
         plan = Plan(tmp_path, {"topic": "#"}, jobs=jobs, mapping=names, bounds=bounds)
         sent = [*((m.topic, m.payload) for m in FLEET), (BORN, DBIRTH)]

@@ -110,7 +110,7 @@ def test_numbers_in_the_bits_of_their_field() -> None:
 
 def said(births: Births, topic: str, payload: bytes, at: tuple[int, int]) -> object:
     """Quantities and values, or the reason."""
-    names = births.sessions(0).names(topic, at)
+    names = births.sessions().names(topic, at)
     reading = files.load(["sparkplug-b"]).reading(topic, payload, at[0], names)
     return reading.reason or [(r.quantity, r.value) for p in reading.packs for r in p.records]
 
@@ -159,7 +159,7 @@ def test_births_are_known_to_the_next_run(tmp_path: Path) -> None:
     # A batch of long ago that is done again brings its own.
     known.add([(BORN, DBIRTH, 0, 0)])
     assert said(Births(file), DEVICE, BY_ALIAS, (5, 0)) == [("Temperature", 22.5)]
-    sessions = pickle.loads(pickle.dumps(known.sessions(395)))
+    sessions = pickle.loads(pickle.dumps(known.sessions()))
     assert sessions.names(DEVICE, (391, 0))(10) == ("Temperature", 10)
 
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flatmq_tools.pipeline.delta import Delta
-from flatmq_tools.pipeline.delta_batches import BYTES, Reader
+from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
 from pipeline.called import as_query
@@ -94,7 +94,7 @@ class Pipeline:
                 begin, end = self._place(n), self._place(n + 1)
                 offset = json.dumps(end)
                 (self._checkpoint / "offsets" / str(n)).write_text(f"v1\n{{}}\n{offset}")
-                reader = Reader(str(self.raw), 1000, BYTES, None)
+                reader = Reader(str(self.raw), 1000)
                 parts = reader.partitions(begin, end)
                 units = [unit for part in parts for unit in part.units]
                 take(self.spark.createDataFrame(units, delta_batches.UNIT).repartition(2), n)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import peer
 import sizes
-from flatmq_tools.pipeline import log
+from flatmq_tools.pipeline import durable, log
 from packets import build
 from packets.properties import Id
 from pipeline.survive import batch, points
@@ -32,7 +32,7 @@ def quick_disk() -> Iterator[None]:
     """Do not wait for the disk: what is seen here is the same without that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "_sync", lambda _: None)
-        patch.setattr(log, "sync_folder", lambda _: None)
+        patch.setattr(durable, "path", lambda _: None)
         yield
 
 

@@ -231,7 +231,7 @@ def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
     all of them.
     """
     monkeypatch.setattr(delta_files, "_ROWS", 10)
-    monkeypatch.setattr(delta_batches.units, "__defaults__", (10, delta_batches.BYTES, None))
+    monkeypatch.setattr(delta_batches, "ROWS", 10)
     land_boards(tmp_path, 25, tmp_path / "log")
     with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
         until(lambda: running.look() or count(tmp_path / "measurements") == 25)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from flatmq_tools.pipeline.sinks import Delta, into, replace
+from flatmq_tools.pipeline.delta import arrow, replace
+from flatmq_tools.pipeline.sinks import Delta, into
 from pipeline.landed import read
 from pipeline.mqtt import until
 
@@ -134,7 +135,7 @@ def test_a_snapshot_takes_the_place_of_the_one_before(spark: SparkSession, tmp_p
     try:
         for rows in (5, 3):
             table = spark.range(rows).selectExpr("timestamp_seconds(86400) AS at")
-            replace(table, tmp_path / "now")
+            replace(arrow(table), tmp_path / "now")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     times = [row["at"] for row in read(tmp_path / "now")]

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flatmq_tools.durations import seconds
+from flatmq_tools.pipeline.jobs.limits import Bounds
+from flatmq_tools.pipeline.jobs.parsing import Reads
+from flatmq_tools.pipeline.state import taking
 from pipeline.called import as_query
-from pipeline.landed import read
+from pipeline.landed import read, table
 from pipeline.messages import START, Message, frame, pack
 from pipeline.mqtt import until
 from pipeline.typed_here import typed
@@ -81,7 +84,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
         """As a run begins: nothing is known but what the disk has."""
         sink = CutOff(tmp_path / "windows")
         report = lambda count, device: late.append((count, device))  # noqa: E731
-        return open_windows(tmp_path / "state", sink, too_late=report), sink
+        return open_windows(tmp_path / "state", sink, lambda b: b.toArrow(), report), sink
 
     batches = [
         [of("a", 1, 0), of("b", 1, 0, 0), of("ahead", 1, 0, 50 * 60)],
@@ -111,23 +114,17 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
     assert counts == {"a": 2, "b": 3}  # b's of 59 s came in time, that of 58 s did not
 
 
-def test_bounds_are_options(spark: SparkSession) -> None:
-    from flatmq_tools.pipeline.jobs.measurements import (
-        Bounds,
-        in_time,
-        measurements,
-        out_of_time,
-    )
-
-    values = measurements(frame(spark, [*WILD, *TAME]))
+def test_bounds_are_options() -> None:
+    batches = table([*WILD, *TAME]).to_batches()
     for bounds, outside in (
         (Bounds(), 4),
         (Bounds(ahead=10 * 60), 5),
         (Bounds(ahead=2 * HOUR, behind=401 * DAY), 2),
         (Bounds(ahead=0, behind=0), 6),  # what has no time of its own is of its arrival
     ):
-        assert out_of_time(values, bounds).count() == outside
-        assert in_time(values, bounds).count() == 8 - outside
+        keys = taking.taken(taking.Task("", Reads(), bounds, {}), batches).keys
+        counts = [sum(keys[name].to_pylist()) for name in ("measurements", "out_of_time")]
+        assert counts == [8 - outside, outside]
 
 
 @pytest.mark.parametrize(

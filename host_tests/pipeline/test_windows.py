@@ -25,8 +25,6 @@ from pipeline.messages import Message, at, frame, reading
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MINUTE = 60_000_000
-SIZES = (MINUTE, 10 * MINUTE)
 _UTC = datetime.timezone.utc
 _US = pa.timestamp("us", tz="UTC")
 
@@ -56,7 +54,7 @@ class Stream:
     """Batches one after the other, in memory."""
 
     def __init__(self) -> None:
-        self.state = State(*SIZES)
+        self.state = State()
         self.out: dict[tuple[str, float], dict[str, Any]] = {}
         self.too_late = 0
 
@@ -97,7 +95,7 @@ def test_spark_and_the_state_make_the_same_windows(spark: SparkSession) -> None:
     ]
     made = windows.windows(spark.createDataFrame(table(rows))).toArrow()
     everything = [*rows, *((f"d{n}", 700, 700, 0.0) for n in range(60))]
-    done = step(State(*SIZES), table(everything))
+    done = step(State(), table(everything))
     for found in (keyed(made), keyed(done.windows)):
         assert len(found) == len(samples)
         for device, values in enumerate(samples):
@@ -215,7 +213,7 @@ def test_by_chance_each_value_is_in_one_window_or_too_late_or_open(tmp_path: Pat
     out: dict[tuple[str, float], dict[str, Any]] = {}
     values: dict[tuple[str, float], list[float]] = {}
     too_late = 0
-    live = State(*SIZES)
+    live = State()
     batches = 180  # more than are kept apart
     for n in range(batches):
         rows: list[Row] = []
@@ -227,7 +225,7 @@ def test_by_chance_each_value_is_in_one_window_or_too_late_or_open(tmp_path: Pat
             rows.append((device, time, arrival, chance.uniform(-50, 50)))
             sent[device, time // 60 * 60] += 1
             values.setdefault((device, time // 60 * 60), []).append(rows[-1][3])
-        before = store.load(n - 1, *SIZES)
+        before = store.load(n - 1)
         assert sorted(map(str, before.values().to_pylist())) == sorted(
             map(str, live.values().to_pylist())
         ), seed
@@ -243,7 +241,7 @@ def test_by_chance_each_value_is_in_one_window_or_too_late_or_open(tmp_path: Pat
             (folder / f".batch={n}-left").mkdir(parents=True)
         store.save(n, done)
         if chance.random() < 0.3:  # killed before Spark noted the batch: the same once more
-            store.save(n, step(store.load(n - 1, *SIZES), table(rows)))
+            store.save(n, step(store.load(n - 1), table(rows)))
     whole = Counter({key: row["count"] for key, row in out.items()})
     opened = live.values()
     assert whole.total() + too_late + opened.num_rows == sent.total(), seed
@@ -256,14 +254,12 @@ def test_by_chance_each_value_is_in_one_window_or_too_late_or_open(tmp_path: Pat
     assert len(kept) <= 2 * 64 + 2 and not any(name.startswith(".") for name in kept), seed
 
 
-def test_a_state_that_is_missing_or_of_other_windows(tmp_path: Path) -> None:
+def test_a_state_that_is_missing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(WindowsError, match=r"batch=4 is missing: .* made again from measurements"):
-        store.load(4, *SIZES)
-    store.save(0, step(store.load(-1, *SIZES), table([("a", 0, 0, 1.0)])))
-    with pytest.raises(WindowsError, match="another size"):
-        store.load(0, 2 * MINUTE, 10 * MINUTE)
-    assert store.load(0, *SIZES).values().num_rows == 1
+        store.load(4)
+    store.save(0, step(store.load(-1), table([("a", 0, 0, 1.0)])))
+    assert store.load(0).values().num_rows == 1
     store.clear()
     assert not tmp_path.exists()
 
@@ -272,18 +268,18 @@ def test_the_state_of_a_large_fleet_is_kept_by_what_is_new(tmp_path: Path) -> No
     """A batch writes its own values, not all that are open."""
     store = Store(tmp_path)
     many = [(f"d{n % 5000}", n / 1000, n / 1000, 1.0) for n in range(50_000)]
-    store.save(0, step(store.load(-1, *SIZES), table(many)))
-    done = step(store.load(0, *SIZES), table([("d7", 51, 51, 1.0)]))
+    store.save(0, step(store.load(-1), table(many)))
+    done = step(store.load(0), table([("d7", 51, 51, 1.0)]))
     store.save(1, done)
     sizes = [(tmp_path / f"batch={n}" / "values.arrow").stat().st_size for n in (0, 1)]
     assert sizes[0] > 1_000_000 and sizes[1] < 2_000
-    assert store.load(1, *SIZES).values().num_rows == 50_001
+    assert store.load(1).values().num_rows == 50_001
     shutil.rmtree(tmp_path / "batch=0")
     with pytest.raises(FileNotFoundError):
-        store.load(1, *SIZES)
+        store.load(1)
 
 
 def test_no_rows() -> None:
-    done = step(State(*SIZES), table([]))
+    done = step(State(), table([]))
     assert (done.windows.num_rows, done.too_late, done.state.last) == (0, 0, None)
-    assert Store(Path("none")).load(-1, *SIZES).clock == 0
+    assert Store(Path("none")).load(-1).clock == 0

@@ -34,7 +34,8 @@ WRITERS: dict[str, set[str]] = {
     "head qos": {"__init__", "v5/alias"},
     # The connection
     "state": {"__init__", "engine", "dial"},
-    "connected since tries began": {"engine", "dial"},
+    "connected began": {"engine", "dial"},
+    "since tries": {"engine", "dial", "alone"},
     "error": {"engine", "dial", "rare/connecting", "v5/fallback"},
     "due": {
         "__init__", "engine", "dial", "rare/connecting", "waiting", "v5/packets",

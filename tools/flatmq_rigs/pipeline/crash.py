@@ -34,7 +34,7 @@ from flatmq_tools.pipeline.run import Plan, Run
 from .. import results
 from .bench.messages import MOSQUITTO
 from .crash_tables import READERS, Count, Tables
-from .processes import Command, CommandError, alive, family, kill, wait
+from .processes import Command, CommandError, alive, environment, family, kill, wait
 
 PARTS = (
     "driver",  # the Python process of `flatmq pipeline run`, which also receives
@@ -63,10 +63,6 @@ out = sys.argv[1]
 Maintenance(out, pathlib.Path(out, "checkpoints"), sys.exit).work()
 """
 _KILLED = "Error: Spark's Java process was ended by SIGKILL"
-
-
-CrashError = CommandError
-"""The run cannot go on; the text says what was waited for."""
 
 
 @dataclass
@@ -308,7 +304,7 @@ class _Stage:
             assert found is not None
             said = driver.kill(found)
             if part == "jvm" and (_KILLED not in said or "Traceback" in said):
-                raise CrashError(f"{said}\nthis is more, or less, than {_KILLED}")
+                raise CommandError(f"{said}\nthis is more, or less, than {_KILLED}")
             driver.start()
 
     def _process(self, part: str, driver: _Program) -> int | None:
@@ -318,13 +314,12 @@ class _Stage:
     def _kill_compaction(self, chance: random.Random) -> None:
         """Compact once, and kill the next compaction at any moment of the same time."""
         command = [sys.executable, "-c", _MAINTAIN, str(self._state)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         since = time.monotonic()
-        whole = subprocess.run(command, env=environment, timeout=_PATIENCE, check=False)
+        whole = subprocess.run(command, env=environment(), timeout=_PATIENCE, check=False)
         if whole.returncode:
-            raise CrashError(f"the compaction ended with status {whole.returncode}")
+            raise CommandError(f"the compaction ended with status {whole.returncode}")
         took = time.monotonic() - since
-        with subprocess.Popen(command, env=environment) as cut:
+        with subprocess.Popen(command, env=environment()) as cut:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 cut.wait(chance.uniform(took / 3, took))
             cut.kill()
@@ -387,7 +382,7 @@ def run(
     seed     of the moments of the kills
     version  of MQTT, that of what receives: "3.1.1" or "5"
     here     run in this process with `spark`: for kills of broker and compaction alone
-    CrashError when something does not start, go on or end; BrokerError.
+    CommandError when something does not start, go on or end; BrokerError.
     """
     moments = random.Random(seed)
     since = time.monotonic()
@@ -408,7 +403,7 @@ def run(
             stage.settle()
             took = stage.driver.end(_PATIENCE)
             if took > service.LIMIT:
-                raise CrashError(f"it took {took:.0f} s to end, and not {service.LIMIT:.0f} s")
+                raise CommandError(f"it took {took:.0f} s to end, and not {service.LIMIT:.0f} s")
             lost = stage.lost - stage.tables.numbers()
             counts, again = stage.tables.counted(messages, spark, lost)
         finally:

@@ -43,10 +43,6 @@ _CONNACK = b"\x20\x02\0\0"
 _PUBACK = 4  # bytes
 
 
-LiveError = CommandError
-"""The measurement cannot go on. The text says why."""
-
-
 @dataclass
 class Figures:
     """The measurements of one kind of load."""
@@ -93,7 +89,7 @@ class _Stream:
         self._socket = socket.create_connection((broker.host, broker.port))
         self._socket.sendall(_CONNECT)
         if self._socket.recv(4, socket.MSG_WAITALL) != _CONNACK:
-            raise LiveError("the broker refuses the connection of the steady load")
+            raise CommandError("the broker refuses the connection of the steady load")
         self._socket.setblocking(False)
         self._out = bytearray()
         self._acknowledged = 0  # bytes
@@ -121,7 +117,7 @@ class _Stream:
         if readable:
             data = self._socket.recv(1 << 18)
             if not data:
-                raise LiveError("the broker has ended the connection of the steady load")
+                raise CommandError("the broker has ended the connection of the steady load")
             self._acknowledged += len(data)
 
     def close(self) -> None:
@@ -147,7 +143,7 @@ class _Run(Command):
     ) -> None:
         """Poll the client until nothing is `left`, which is looked at every `look` seconds.
 
-        Raises LiveError if that number stays the same for too long.
+        Raises CommandError if that number stays the same for too long.
         """
 
         def done() -> bool:
@@ -248,7 +244,7 @@ def count(raw: Path, found: list[Figures], size: int) -> None:
         blob = dataset.to_table(["payload"], filter=ds.field("topic") == "dev/large/blob")
         lengths = pc.binary_length(blob["payload"]).to_pylist()
         if lengths != [size]:
-            raise LiveError(f"the large message has {lengths} bytes in raw, not {size}")
+            raise CommandError(f"the large message has {lengths} bytes in raw, not {size}")
     rows = dataset.to_table(["topic", "payload"])
     kinds = pc.utf8_slice_codeunits(rows["topic"], 4, 5)  # after "dev/"
     keys = pa.table({"kind": kinds, "topic": rows["topic"], "payload": rows["payload"]})
@@ -293,7 +289,7 @@ def measure(
             found.append(_measure(run, name, sender, steps))
         ending = run.end(_PATIENCE)
         if ending > service.LIMIT:
-            raise LiveError(f"it took {ending:.0f} s to end, and not {service.LIMIT:.0f} s")
+            raise CommandError(f"it took {ending:.0f} s to end, and not {service.LIMIT:.0f} s")
         console.print("counting ...")
         count(run.out / "raw", found, size)
     return found, ending

@@ -28,6 +28,12 @@ def rows(table: Path | str) -> int:
     return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0
 
 
+def environment() -> dict[str, str]:
+    """Return the environment in which Python finds what it finds here."""
+    path = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
 def family(pid: int) -> list[int]:
     """The process, and all that descend from it."""
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -95,12 +101,11 @@ class Command:
 
     def start(self) -> None:
         """Start it, as it was started before."""
-        path = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
         with self._log.open("ab") as log:
             self._begin = log.tell()
             self.process = subprocess.Popen(
                 self._arguments,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -47,10 +47,6 @@ ROTATE = 10  # s between two commits of an ingest
 FILE = 256 << 20  # bytes of a file after compaction
 
 
-ScaleError = CommandError
-"""The measurement is not possible; the text says why."""
-
-
 @dataclass
 class Sizes:
     """The bytes per message of tables that exist."""
@@ -97,12 +93,12 @@ class Tried:
 def sizes(tables: Path) -> Sizes:
     """Return the sizes in the folder that a demo has filled.
 
-    Raises ScaleError when there is nothing in it.
+    Raises CommandError when there is nothing in it.
     """
     raw = str(tables / "raw")
     messages = DeltaTable(raw).count() if DeltaTable.is_deltatable(raw) else 0
     if not messages:
-        raise ScaleError(f"no messages in {raw}: `flatmq pipeline demo {tables}` first")
+        raise CommandError(f"no messages in {raw}: `flatmq pipeline demo {tables}` first")
 
     def size(name: str) -> float:
         actions = pa.table(DeltaTable(str(tables / name)).get_add_actions())
@@ -179,7 +175,7 @@ def costs(devices: int = DEVICES, seconds: float = SECONDS) -> Costs:
         made.run(show)
         first, last = at["publishing"], at.get("closing", ())
         if not last:
-            raise ScaleError("the fleet ended too fast to be measured")
+            raise CommandError("the fleet ended too fast to be measured")
         readings = sum(boot.readings for boot in made.boots)
         return Costs(
             devices,
@@ -213,7 +209,7 @@ def tried(
 ) -> Tried:
     """Have a crowd of boards publish to one mosquitto, and ingests share their messages.
 
-    Raises ScaleError unless all was acknowledged and each reading landed once.
+    Raises CommandError unless all was acknowledged and each reading landed once.
     """
     with (
         tempfile.TemporaryDirectory(prefix="flatmq-scale-") as name,
@@ -223,7 +219,7 @@ def tried(
         many = Fleet(target.host, target.port, fleet.Settings(crowd, 1.0, seconds, 1, "crowd"))
         many.run()
         if not many.complete:
-            raise ScaleError(f"of {crowd:,} boards not all was acknowledged")
+            raise CommandError(f"of {crowd:,} boards not all was acknowledged")
         each = [
             stack.enter_context(
                 closing(_Ingest(target, Path(name), f"ingest-{n}", "$share/scale/dev/#", 1))
@@ -240,7 +236,7 @@ def tried(
                 break
             time.sleep(0.5)
     if sum(shares) != sent:
-        raise ScaleError(f"{sent:,} readings were shared, and {sum(shares):,} landed")
+        raise CommandError(f"{sent:,} readings were shared, and {sum(shares):,} landed")
     taken = sum(boot.readings for boot in many.boots)
     return Tried(
         crowd, taken / many.figures.run, many.figures.run_cpu / many.figures.run, sent,
@@ -308,7 +304,7 @@ def _bytes(n: float) -> str:
 
 
 def main(tables: Path, document: Path | None, console: Console | None = None) -> int:
-    """Print the figures, and rewrite their section of `document`. Raises ScaleError."""
+    """Print the figures, and rewrite their section of `document`. Raises CommandError."""
     console = console or Console()
     section = text(sizes(tables), costs(), tried())
     console.print(section, markup=False, highlight=False, soft_wrap=True)

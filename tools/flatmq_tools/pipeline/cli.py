@@ -224,7 +224,7 @@ def run(
     Under spark-submit, give --master "".
     """
     from . import run as runs
-    from .jobs.measurements import Bounds
+    from .jobs.limits import Bounds
     from .mapping.files import load
     from .options import of_trust, with_defaults
 

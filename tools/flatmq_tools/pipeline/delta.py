@@ -21,7 +21,7 @@ from . import durable
 from .delta_files import DAY, Added, Files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 GRACE = 24
 """Hours for which replaced files and old entries of the log stay, for readers that began before
@@ -42,33 +42,21 @@ class SinkError(RuntimeError):
     """A batch cannot be written; the text says why, and what to do."""
 
 
-def is_there(folder: str, storage_options: dict[str, str] | None = None) -> bool:
-    """Return whether there is a Delta table."""
-    return DeltaTable.is_deltatable(folder, storage_options)
-
-
 class Delta:
     """A Delta table.
 
     A batch of a query passes through the driver's memory: bound it with maxOffsetsPerTrigger.
 
-    folder           a path, or a URL that deltalake knows: s3://, s3a://, gs://, abfs://, hdfs://
-    storage_options  what deltalake needs for that beside the environment
-    add_columns      True: a table gets the columns that it lacks, null in the rows it has. If
-                     False, a batch with such columns is refused
-    by_day           a new table is partitioned by the day, in UTC, of this timestamp column
+    folder       a path, or a URL that deltalake knows: s3://, s3a://, gs://, abfs://, hdfs://
+    add_columns  True: a table gets the columns that it lacks, null in the rows it has. If
+                 False, a batch with such columns is refused
+    by_day       a new table is partitioned by the day, in UTC, of this timestamp column
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        storage_options: dict[str, str] | None = None,
-        *,
-        add_columns: bool = False,
-        by_day: str | None = None,
+        self, folder: str | Path, *, add_columns: bool = False, by_day: str | None = None
     ) -> None:
         self.folder = str(folder)
-        self._storage = storage_options
         self._add_columns = add_columns
         self._by_day = by_day
         self._table: DeltaTable | None = None
@@ -76,7 +64,7 @@ class Delta:
         self.rows = 0
         """Rows written since this was made."""
 
-    def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
+    def has(self, query: str, batch_id: int) -> bool:
         """Return whether the batch of that query is in the table."""
         last = self.last(query)
         return last is not None and last >= batch_id
@@ -113,12 +101,12 @@ class Delta:
         Raises SinkError as `add` does.
         """
         known = self._newest()
+        days = self._partitions()
         columns = None
         if known is not None:
             self._fit(schema, known)
-            columns = _schema(known.schema())
-        by = self._by_day if self._partitions() else None
-        return Files(self.folder, self._storage, by, columns)
+            columns = pa.schema([f for f in _schema(known.schema()) if f.name not in days])
+        return Files(self.folder, self._by_day if days else None, columns)
 
     def commit(self, added: Sequence[Added], schema: pa.Schema, writer: str, number: int) -> int:
         """Add the files of a batch, as `add` does."""
@@ -159,8 +147,8 @@ class Delta:
         """The table as it is now; None if there is none."""
         if self._table is not None:
             self._table.update_incremental()
-        elif is_there(self.folder, self._storage):
-            self._table = DeltaTable(self.folder, storage_options=self._storage)
+        elif DeltaTable.is_deltatable(self.folder):
+            self._table = DeltaTable(self.folder)
         return self._table
 
     def _fit(self, schema: pa.Schema, known: DeltaTable) -> None:
@@ -206,8 +194,7 @@ class Delta:
             try:
                 create_table_with_add_actions(
                     self.folder, Schema.from_arrow(whole), actions, "error", by,
-                    configuration=_CONFIGURATION, storage_options=self._storage,
-                    commit_properties=commit,
+                    configuration=_CONFIGURATION, commit_properties=commit,
                 )  # fmt: skip
             except DeltaError:
                 known = self._newest()  # another process may have created it meanwhile
@@ -215,7 +202,7 @@ class Delta:
                     raise
                 self._commit(known, schema, added, commit)
                 return
-            known = self._table = DeltaTable(self.folder, storage_options=self._storage)
+            known = self._table = DeltaTable(self.folder)
         else:
             by = known.metadata().partition_columns
             known.create_write_transaction(
@@ -230,9 +217,8 @@ class Delta:
 
 
 def replace(
-    rows: DataFrame | pa.Table, folder: str | Path, storage_options: dict[str, str] | None = None,
-    *, by: str | None = None, where: str | None = None,
-) -> None:  # fmt: skip
+    rows: pa.Table, folder: str | Path, *, by: str | None = None, where: str | None = None
+) -> None:
     """Have the Delta table in `folder` be these rows alone, in one step.
 
     by     the column by which the table is partitioned
@@ -240,13 +226,12 @@ def replace(
     """
     write_deltalake(
         str(folder),
-        rows if isinstance(rows, pa.Table) else arrow(rows),
+        rows,
         mode="overwrite",
         schema_mode=None if where else "overwrite",
         partition_by=by,
         predicate=where,
         configuration=_CONFIGURATION | _OFTEN,
-        storage_options=storage_options,
     )
 
 

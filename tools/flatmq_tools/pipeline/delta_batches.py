@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
@@ -53,7 +54,6 @@ def follow(
     schema: str | StructType,
     rows: int = ROWS,
     size: int = BYTES,
-    storage_options: dict[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of the Delta table in `folder`, now and later, as a stream.
 
@@ -68,27 +68,18 @@ def follow(
     BatchesError, out of the query, if versions that come next were removed, or if the table is
     another one than before.
     """
-    return _reader(spark, folder, rows, size, storage_options).schema(schema).load()
+    return _reader(spark, folder, rows, size).schema(schema).load()
 
 
-def units(
-    spark: SparkSession,
-    folder: str,
-    rows: int = ROWS,
-    size: int = BYTES,
-    storage_options: dict[str, str] | None = None,
-) -> DataFrame:
+def units(spark: SparkSession, folder: str) -> DataFrame:
     """As `follow`, but return the row groups in which the rows are: path and number."""
-    reader = _reader(spark, folder, rows, size, storage_options)
-    return reader.schema(UNIT).option("units", True).load()
+    return _reader(spark, folder, ROWS, BYTES).schema(UNIT).option("units", True).load()
 
 
-def _reader(
-    spark: SparkSession, folder: str, rows: int, size: int, storage_options: dict[str, str] | None
-) -> DataStreamReader:
+def _reader(spark: SparkSession, folder: str, rows: int, size: int) -> DataStreamReader:
     spark.dataSource.register(_Delta)
     reader = spark.readStream.format(_FORMAT).option("path", folder)
-    reader = reader.options(storage=json.dumps(storage_options), rows=rows, size=size)
+    reader = reader.options(rows=rows, size=size)
     return reader.option("tasks", spark.sparkContext.defaultParallelism)
 
 
@@ -101,7 +92,7 @@ def before(
 
     Raises BatchesError if they are no longer there.
     """
-    reader = Reader(folder, rows, BYTES, None)
+    reader = Reader(folder, rows)
     part: list[Unit] = []
     count = 0
     for unit, group in reader.before(offset):
@@ -136,17 +127,16 @@ def work(frame: DataFrame, function: Callable[[list[Any]], T]) -> list[T]:
 
 
 def read(
-    folder: str, units: Iterable[Unit], schema: pa.Schema,
-    storage_options: dict[str, str] | None = None,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """Yield the rows of row groups, with the columns of a schema; null where a file has none.
+    folder: str, units: Iterable[tuple[str, int]], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of row groups, by path and number, with the columns of a schema.
 
-    BatchesError if a file is not here.
+    Columns that a file lacks are null. Raises BatchesError if a file is not here.
     """
     store = None
-    for path, of_file in itertools.groupby(units, key=lambda unit: unit.path):
+    for path, of_file in itertools.groupby(units, operator.itemgetter(0)):
         try:
-            store = store or delta_files.store(folder, storage_options)
+            store = store or delta_files.store(folder)
             file = store.open_input_file(path)
         except (FileNotFoundError, TableNotFoundError) as error:
             raise BatchesError(
@@ -158,15 +148,9 @@ def read(
         with file:
             parquet = pq.ParquetFile(file)
             there = [n for n in schema.names if n in parquet.schema_arrow.names]
-            groups = [unit.group for unit in of_file]
+            groups = [group for _, group in of_file]
             for batch in parquet.iter_batches(_READ, row_groups=groups, columns=there):
-                columns = [
-                    batch.column(f.name).cast(f.type)
-                    if f.name in there
-                    else pa.nulls(len(batch), f.type)
-                    for f in schema
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield delta_files.fitting(batch, schema)
 
 
 class _Delta(DataSource):
@@ -175,10 +159,9 @@ class _Delta(DataSource):
         return _FORMAT
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        storage = json.loads(self.options["storage"])
         rows, size, tasks = (int(self.options[name]) for name in ("rows", "size", "tasks"))
         wanted = None if "units" in self.options else to_arrow_schema(schema, timezone="UTC")
-        return Reader(self.options["path"], rows, size, storage, tasks, wanted)
+        return Reader(self.options["path"], rows, size, tasks, wanted)
 
 
 class Unit(NamedTuple):
@@ -226,13 +209,12 @@ class Reader(DataSourceStreamReader):
     """Finds the row groups that come next. An offset is a position, and the table's identity."""
 
     def __init__(
-        self, folder: str, rows: int, size: int, storage_options: dict[str, str] | None,
-        tasks: int = 1, wanted: pa.Schema | None = None,
+        self, folder: str, rows: int = ROWS, size: int = BYTES, tasks: int = 1,
+        wanted: pa.Schema | None = None,
     ) -> None:  # fmt: skip
         """`rows` and `size` bound a batch, in so many `tasks`. `wanted` are the columns to read;
         None for the names of row groups alone."""
         self.folder = folder
-        self._storage = storage_options
         self._rows = rows
         self._size = size
         self._tasks = tasks
@@ -242,9 +224,9 @@ class Reader(DataSourceStreamReader):
         self._groups_of: dict[str, list[_Group]] = {}
 
     def _opened(self, version: int | None = None) -> DeltaTable | None:
-        if not DeltaTable.is_deltatable(self.folder, self._storage):
+        if not DeltaTable.is_deltatable(self.folder):
             return None
-        return DeltaTable(self.folder, version=version, storage_options=self._storage)
+        return DeltaTable(self.folder, version=version)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before what the table has now, if it exists."""
@@ -308,7 +290,7 @@ class Reader(DataSourceStreamReader):
         """Return the files that a version appends; none if it rewrites existing rows."""
         if self._id is None:
             return None
-        store = delta_files.store(self.folder, self._storage)
+        store = delta_files.store(self.folder)
         path = f"_delta_log/{version:020d}.json"
         if store.get_file_info(path).type is FileType.NotFound:
             return None
@@ -322,7 +304,7 @@ class Reader(DataSourceStreamReader):
         """Return the row groups of a file. Raises BatchesError if it was removed."""
         if path not in self._groups_of:
             try:
-                store = delta_files.store(self.folder, self._storage)
+                store = delta_files.store(self.folder)
                 found = pq.read_metadata(path, filesystem=store)
             except FileNotFoundError as error:
                 raise BatchesError(
@@ -376,7 +358,7 @@ class Reader(DataSourceStreamReader):
         """Yield the rows of a task, or its row groups. Has no side effects."""
         assert isinstance(partition, Units)
         if self._wanted is not None:
-            yield from read(self.folder, partition.units, self._wanted, self._storage)
+            yield from read(self.folder, partition.units, self._wanted)
             return
         paths, groups = zip(*partition.units, strict=True)
         yield pa.RecordBatch.from_pydict(

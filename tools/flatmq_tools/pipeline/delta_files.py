@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,11 +29,12 @@ _LAST = "\U0010ffff"
 _ROWS = 100_000
 _BYTES = 16 << 20
 
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
-def store(folder: str, storage_options: Mapping[str, str] | None = None) -> PyFileSystem:
+
+def store(folder: str) -> PyFileSystem:
     """The files in the folder of a table, by their paths in it."""
-    options = dict(storage_options) if storage_options else None
-    return PyFileSystem(DeltaStorageHandler(folder, options))
+    return PyFileSystem(DeltaStorageHandler(folder))
 
 
 class Added(NamedTuple):
@@ -52,15 +52,11 @@ class Added(NamedTuple):
 class Files:
     """Writes rows to files of a table, one for each day, which no reader looks at yet.
 
-    columns  those of the table, if it exists
+    columns  those of the table in a file, if it exists
     """
 
-    def __init__(
-        self, folder: str, storage_options: dict[str, str] | None, by_day: str | None,
-        columns: pa.Schema | None,
-    ) -> None:  # fmt: skip
-        self._folder = folder
-        self._storage = storage_options
+    def __init__(self, folder: str, by_day: str | None, columns: pa.Schema | None) -> None:
+        self.folder = folder
         self._by_day = by_day
         self._columns = columns
         self.added: list[Added] = []
@@ -75,15 +71,14 @@ class Files:
     def write(self, rows: pa.Table) -> None:
         """Write rows, in their order."""
         if self._store is None:
-            if "://" not in self._folder:
-                Path(self._folder).mkdir(parents=True, exist_ok=True)
-            self._store = store(self._folder, self._storage)
-        by = [DAY] if self._by_day else []
+            if "://" not in self.folder:
+                Path(self.folder).mkdir(parents=True, exist_ok=True)
+            self._store = store(self.folder)
         for day, of_day in _by_day(rows, self._by_day) if self._by_day else [(None, rows)]:
-            whole = of_day if self._columns is None else _fitting(of_day, self._columns, by)
+            whole = of_day if self._columns is None else fitting(of_day, self._columns)
             if day not in self._writers:
                 name = f"part-{uuid.uuid4().hex}.parquet"
-                path = f"{DAY}={day or _NO_DAY}/{name}" if by else name
+                path = f"{DAY}={day or _NO_DAY}/{name}" if self._by_day else name
                 writer = pq.ParquetWriter(
                     path, whole.schema, filesystem=self._store, compression=_COMPRESSION
                 )
@@ -97,26 +92,23 @@ class Files:
             return
         for day, (path, _) in self._writers.items():
             found = pq.read_metadata(path, filesystem=self._store)
-            if "://" not in self._folder:
-                durable.upwards(Path(self._folder) / path, Path(self._folder))
+            if "://" not in self.folder:
+                durable.upwards(Path(self.folder) / path, Path(self.folder))
             values: dict[str, str | None] = {DAY: day} if self._by_day else {}
             size = self._store.get_file_info(path).size
             stats = json.dumps(_stats(found))
             self.added.append(Added(path, size, found.num_rows, values, stats))
 
 
-def _fitting(rows: pa.Table, columns: pa.Schema, without: list[str]) -> pa.Table:
-    """Return the rows with these columns, null in those that they lack."""
-    there = [field for field in columns if field.name not in without]
-    return pa.table(
-        [
-            rows[field.name].cast(field.type)
-            if field.name in rows.column_names
-            else pa.nulls(len(rows), field.type)
-            for field in there
-        ],
-        [field.name for field in there],
-    )
+def fitting(rows: Rows, schema: pa.Schema) -> Rows:
+    """Return the rows with the columns of a schema, null in those that they lack."""
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return type(rows).from_arrays(columns, schema=schema)
 
 
 def _by_day(rows: pa.Table, column: str | None) -> list[tuple[str | None, pa.Table]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 
 def path(file: Path) -> None:
@@ -15,17 +16,20 @@ def path(file: Path) -> None:
         os.close(opened)
 
 
+def write(file: Path, data: Any) -> None:
+    """Write a file, and sync it; its name is not."""
+    with file.open("wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
 def tree(folder: Path) -> None:
     """Sync every file in a folder and its subfolders, and then their names."""
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
             path(Path(parent, name))
         path(Path(parent))
-
-
-def entry(file: Path) -> None:
-    """Sync the name of a file or folder, which its parent holds."""
-    path(file.parent)
 
 
 def upwards(file: Path, top: Path) -> None:

@@ -97,7 +97,7 @@ def _places(out: Path) -> dict[str, int]:
             checkpoint = out / "checkpoints" / query
             read = checkpoints.done(checkpoint)
             begun = checkpoints.offset(checkpoint, 0) is not None
-            reader = Reader(str(out / name), 1, 1, None)
+            reader = Reader(str(out / name))
             if begun if read is None else not reader.is_read(read):
                 raise ForgetError(
                     f"{out / name} has rows that the job {query} has not read: start `flatmq "

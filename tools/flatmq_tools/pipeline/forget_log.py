@@ -44,7 +44,7 @@ def _segment(segment: Segment, rows: Rows) -> int:
     if removed:
         durable.path(draft)
         draft.rename(segment.path)
-        durable.entry(segment.path)
+        durable.path(segment.path.parent)
     else:
         draft.unlink()
     return removed

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
@@ -45,14 +42,6 @@ class Rows:
         """Return the column that says of which device a row is; None if there is none."""
         known = set(names)
         return next((name for name in ("device", "topic") if name in known), None)
-
-    def marked(self, column: str, values: pa.Array) -> pa.Array:
-        """Return which rows are of the device, by the values of `column`."""
-        if column == "device":
-            return pc.fill_null(pc.equal(values, self.device), False)
-        known = [topic for topic in pc.unique(values).to_pylist() if topic is not None]
-        mine = [topic for topic in known if self.is_topic(topic)]
-        return pc.is_in(values, pa.array(mine, values.type))
 
     def predicate(self, column: str, values: Iterable[str]) -> str | None:
         """Return the rows as a condition of SQL that does not show the name; None for none.

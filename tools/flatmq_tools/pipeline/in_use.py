@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 NAME = ".lock"
@@ -18,6 +19,25 @@ class InUseError(RuntimeError):
     """Another process has the folder; the text names it and says what to do."""
 
 
+def locked(file: Path, taken: Callable[[str], Exception], shared: bool = False) -> int:
+    """Lock a file, note this process in it, and return it open: who closes it unlocks it.
+
+    Raises what `taken` makes of the process that has it.
+    """
+    opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        pid = os.read(opened, 20).decode(errors="replace").strip() or "unknown"
+        os.close(opened)
+        if isinstance(error, BlockingIOError):
+            raise taken(pid) from error
+        raise
+    os.ftruncate(opened, 0)
+    os.pwrite(opened, f"{os.getpid()}\n".encode(), 0)
+    return opened
+
+
 class InUse:
     """A lock of the folder OUT of a run, held as a context manager or until `close`.
 
@@ -29,24 +49,15 @@ class InUse:
     """
 
     def __init__(self, folder: Path, name: str = NAME, shared: bool = False) -> None:
-        file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            pid = os.read(file, 20).decode(errors="replace").strip()
-            os.close(file)
-            by = "forget` or `ingest" if name == INGEST else "run` or `forget"
-            raise InUseError(
+        by = "forget` or `ingest" if name == INGEST else "run` or `forget"
+        self._file = locked(
+            folder / name,
+            lambda pid: InUseError(
                 f"{folder} is in use by a `flatmq pipeline {by}`, process {pid}: end it first, or "
                 "name another folder"
-            ) from error
-        except OSError:
-            os.close(file)
-            raise
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        self._file = file
+            ),
+            shared,
+        )
 
     def close(self) -> None:
         """Let others have the folder. May be called again."""

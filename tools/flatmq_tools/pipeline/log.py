@@ -8,7 +8,6 @@ and `id`, by which this log is not taken for another one that was in the same pl
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import secrets
@@ -16,13 +15,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from .durable import path as sync_folder
+from . import durable, in_use
 from .log_rows import SCHEMA, read
 from .segments import HEADER, SUFFIX, LogError, Record, Segment, bounds, end_of, header, segments
 
 __all__ = [
     "HEADER", "MIB", "SCHEMA", "SUFFIX", "LogError", "Record", "Segment", "Writer", "bounds",
-    "read", "segments", "sync_folder",
+    "read", "segments",
 ]  # fmt: skip
 
 MIB = 1 << 20
@@ -66,19 +65,13 @@ class Writer:
         self.synced = self.next_offset
 
     def _locked(self) -> int:
-        file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            pid = os.read(file, 20).decode(errors="replace").strip() or "unknown"
-            os.close(file)
-            raise LogError(
+        return in_use.locked(
+            self.folder / "lock",
+            lambda pid: LogError(
                 f"the log in {self.folder} is in use by process {pid}: end that one, or name "
                 "another folder"
-            ) from error
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        return file
+            ),
+        )
 
     def _identity(self) -> str:
         path = self.folder / "id"
@@ -119,7 +112,7 @@ class Writer:
         path = self.folder / f"{first:020d}{SUFFIX}"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         file = os.open(path, flags, 0o644)
-        sync_folder(self.folder)
+        durable.path(self.folder)
         old, self._file = self._file, file
         if old >= 0:
             os.close(old)

@@ -26,8 +26,7 @@ FIRST = 60.0
 """s from the start of a run to the first time,"""
 EVERY = 3600.0
 """and from one to the next."""
-TARGET = 256 << 20
-"""Bytes of a merged file, about."""
+_TARGET = 256 << 20  # bytes of a merged file, about
 _SNAPSHOT_GRACE = 1  # hours for which replaced files of the tables that are written again stay
 _TRIES = 5  # if another process writes to the table meanwhile
 _BEHIND = 200  # versions that a query may be behind before files are removed
@@ -142,8 +141,8 @@ def expire(folder: str, day: datetime.date) -> int:
     return 0
 
 
-def merge(folder: str, target: int = TARGET) -> None:
-    """Rewrite the small files of a table as a few of about `target` bytes, in one step."""
+def merge(folder: str) -> None:
+    """Rewrite the small files of a table as a few large ones, in one step."""
     for left in reversed(range(_TRIES)):
         table = DeltaTable(folder)
         actions = pa.table(table.get_add_actions()).select(["num_records", "size_bytes"])
@@ -153,7 +152,7 @@ def merge(folder: str, target: int = TARGET) -> None:
         group = max(1, min(_ROWS, _ROW_GROUP * rows // max(1, 4 * size)))
         how = WriterProperties(compression="ZSTD", max_row_group_size=group)
         try:
-            table.optimize.compact(target_size=target, writer_properties=how)
+            table.optimize.compact(target_size=_TARGET, writer_properties=how)
             return
         except CommitFailedError:
             if not left:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
-from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client import Histogram
+from prometheus_client.metrics_core import Metric
 
 from .metrics import counter, counters, gauge
 
@@ -53,18 +54,16 @@ class RunNumbers:
         self.rows: Counter[str] = Counter()
         """Rows written, by table."""
         self._guard = threading.Lock()
-        self._seconds: dict[str, float] = {}  # of all batches, by query
-        self._counts: dict[str, list[int]] = {}  # of them, by bucket; the last has no limit
+        self._batches = Histogram(
+            "flatmq_run_batch_seconds", "Duration of a batch, by query.", ["query"],
+            registry=None, buckets=_BUCKETS,
+        )  # fmt: skip
         self._devices = self._silent = 0
 
     def batch(self, progress: Mapping[str, Any]) -> None:
         """Add a batch that is done."""
-        name = str(progress["name"])
         seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
-        with self._guard:
-            counts = self._counts.setdefault(name, [0] * (len(_BUCKETS) + 1))
-            counts[sum(seconds > most for most in _BUCKETS)] += 1
-            self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+        self._batches.labels(str(progress["name"])).observe(seconds)
 
     def devices(self, table: str) -> None:
         """Take how many devices there are in the Delta table, and how many of them are silent."""
@@ -93,16 +92,4 @@ class RunNumbers:
             yield gauge("flatmq_run_devices_silent", "Those that are silent.", self._silent)
             yield gauge("flatmq_run_paused", "1 while a disk is full.", paused)
             yield gauge("flatmq_run_jobs_failed", "Jobs that fail and are tried again.", failed)
-            yield self._batches()
-
-    def _batches(self) -> Metric:
-        family = HistogramMetricFamily(
-            "flatmq_run_batch_seconds", "Duration of a batch, by query.", labels=["query"]
-        )
-        for name, counts in self._counts.items():
-            total, buckets = 0, []
-            for most, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
-                total += count
-                buckets.append((most, total))
-            family.add_metric([name], buckets=buckets, sum_value=self._seconds[name])
-        return family
+        yield from self._batches.collect()

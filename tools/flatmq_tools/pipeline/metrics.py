@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -44,9 +44,6 @@ class _Collected(Collector):
     def collect(self) -> Iterable[Metric]:
         return self._collect()
 
-    def describe(self) -> Iterable[Metric]:  # or it would be collected to register it
-        return []
-
 
 @contextmanager
 def served(
@@ -59,6 +56,7 @@ def served(
     if where is None:
         yield
         return
+    disable_created_metrics()  # when a histogram was made says nothing
     registry = CollectorRegistry()
     registry.register(_Collected(collect))
     try:

@@ -19,7 +19,6 @@ same windows and the same state.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -35,21 +34,21 @@ from pyspark.sql import DataFrame
 
 from . import durable
 from .delta import Delta
-from .delta_batches import Unit, read, work
+from .delta_batches import read, work
 from .jobs.windows import PERCENTILES
-from .log import sync_folder
 from .sinks import query_of
 
-SIZE = 60.0  # s of a window
-LATE = 600.0
-"""s that a reading of a device may be behind its newest one and still be in its window."""
-QUIET = 3600.0
-"""s after which a device that sends nothing counts as silent, and its windows come out. A board
+# All in microseconds.
+_SIZE = 60_000_000  # of a window
+_LATE = 600_000_000
+"""A reading of a device may be so far behind its newest one and still be in its window."""
+_QUIET = 3_600_000_000
+"""A device that has sent nothing for this time counts as silent, and its windows come out. A board
 that was away for less than that misses no window."""
-STEP = 60.0
-"""The most s by which one arrival moves the clock of arrivals on from the one before. So a step of
-the receiver's clock makes nobody silent, and neither does a receiver that was away."""
-_RESET = 3600.0  # s by which arrivals must go back for the clock to follow
+STEP = 60_000_000
+"""By so much, at most, one arrival moves the clock of arrivals on from the one before. So a step
+of the receiver's clock makes nobody silent, and neither does a receiver that was away."""
+_RESET = 3_600_000_000  # by which arrivals must go back for the clock to follow
 _PARTS = 64  # batches whose values are kept apart, until they are written as one
 _NEVER = np.iinfo(np.int64).min // 2
 _STATE, _DEVICES, _VALUES = "state.json", "devices.arrow", "values.arrow"
@@ -60,7 +59,6 @@ _ROWS = pa.schema(
         ("value", pa.float64()), ("received", _UTC),
     ]
 )  # fmt: skip
-COLUMNS = _ROWS.names
 
 Ints = Any  # arrays of numpy, of integers
 Floats = Any
@@ -78,8 +76,6 @@ class State:
     by their places in the lists.
     """
 
-    size: int
-    late: int
     clock: int = 0
     """The clock of arrivals: see STEP."""
     last: int | None = None
@@ -121,9 +117,9 @@ class Step:
     """The device of one of these."""
 
 
-def step(before: State, rows: pa.Table, quiet: float = QUIET) -> Step:
+def step(before: State, rows: pa.Table) -> Step:
     """Take a batch: the rows of a table of measurements, with a value and a time."""
-    state = State(before.size, before.late, devices=dict(before.devices), keys=dict(before.keys))
+    state = State(devices=dict(before.devices), keys=dict(before.keys))
     time, received = (_micros(rows[name]) for name in ("time", "received"))
     state.clock, state.last = _clock(before, received)
     device = _numbers(rows["device"].to_pylist(), state.devices)
@@ -136,17 +132,15 @@ def step(before: State, rows: pa.Table, quiet: float = QUIET) -> Step:
         np.concatenate([old, np.full(more, _NEVER)])
         for old in (before.newest, before.heard, before.closed)
     )
-    late = _end(time, state.size) <= closed[device]
+    late = _end(time) <= closed[device]
     np.maximum.at(state.newest, device, time)
     state.heard[device] = state.clock
 
     # How far the windows of each device come out now.
-    reached = _floor(state.newest - state.late, state.size)
+    reached = _floor(state.newest - _LATE)
     state.closed = np.maximum(closed, np.where(state.newest == _NEVER, closed, reached))
-    silent = state.clock - state.heard >= round(quiet * 1e6)
-    state.closed = np.where(
-        silent, np.maximum(state.closed, _end(state.newest, state.size)), state.closed
-    )
+    silent = state.clock - state.heard >= _QUIET
+    state.closed = np.where(silent, np.maximum(state.closed, _end(state.newest)), state.closed)
     fresh = ~late
     columns = [
         np.concatenate([old, new[fresh]])
@@ -154,9 +148,9 @@ def step(before: State, rows: pa.Table, quiet: float = QUIET) -> Step:
             (before.device, device), (before.key, key), (before.time, time), (before.value, value),
         )
     ]  # fmt: skip
-    out = _end(columns[2], state.size) <= state.closed[columns[0]]
+    out = _end(columns[2]) <= state.closed[columns[0]]
     state.device, state.key, state.time, state.value = (column[~out] for column in columns)
-    still = fresh & (_end(time, state.size) > state.closed[device])
+    still = fresh & (_end(time) > state.closed[device])
     example = rows["device"][int(np.argmax(late))].as_py() if late.any() else ""
     return Step(
         state,
@@ -173,11 +167,11 @@ def _clock(before: State, received: Ints) -> tuple[int, int | None]:
         return before.clock, before.last
     ordered = np.sort(received)
     last = before.last
-    if last is None or ordered[-1] < last - round(_RESET * 1e6):  # the receiver's clock went back
+    if last is None or ordered[-1] < last - _RESET:  # the receiver's clock went back
         last = int(ordered[0])
     later = ordered[ordered > last]
     gaps = np.diff(later, prepend=last)
-    clock = before.clock + int(np.minimum(gaps, round(STEP * 1e6)).sum())
+    clock = before.clock + int(np.minimum(gaps, STEP).sum())
     return clock, int(later[-1]) if len(later) else last
 
 
@@ -190,13 +184,13 @@ def _numbers(names: Any, known: dict[Any, int]) -> Ints:
     return np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32)
 
 
-def _floor(time: Ints, size: int) -> Ints:
-    return time - time % size
+def _floor(time: Ints) -> Ints:
+    return time - time % _SIZE
 
 
-def _end(time: Ints, size: int) -> Ints:
+def _end(time: Ints) -> Ints:
     """The end of the window that a time is in."""
-    return _floor(time, size) + size
+    return _floor(time) + _SIZE
 
 
 def _values(device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
@@ -205,7 +199,7 @@ def _values(device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
 
 def _aggregated(state: State, device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
     """The windows that these values make, with the columns of the table windows."""
-    start = _floor(time, state.size)
+    start = _floor(time)
     order = np.lexsort((value, start, key, device))
     device, key, start, value = (column[order] for column in (device, key, start, value))
     same = (device[1:] == device[:-1]) & (key[1:] == key[:-1]) & (start[1:] == start[:-1])
@@ -218,7 +212,7 @@ def _aggregated(state: State, device: Ints, key: Ints, time: Ints, value: Floats
         "quantity": pa.array([pairs[n][0] for n in key[first]], pa.string()),
         "unit": pa.array([pairs[n][1] for n in key[first]], pa.string()),
         "start": pa.array(start[first]).cast(_UTC),
-        "end": pa.array(start[first] + state.size).cast(_UTC),
+        "end": pa.array(start[first] + _SIZE).cast(_UTC),
         "count": pa.array(count, pa.int64()),
         "min": pa.array(value[first]),
         "max": pa.array(value[first + count - 1]),
@@ -237,10 +231,10 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, batch: int, size: int, late: int) -> State:
+    def load(self, batch: int) -> State:
         """The state after a batch; after -1 nothing is known. Raises WindowsError."""
         if batch < 0:
-            return State(size, late)
+            return State()
         folder = self._of(batch)
         try:
             known = json.loads((folder / _STATE).read_text())
@@ -249,10 +243,8 @@ class Store:
                 f"{folder} is missing: the table windows goes on from there. Remove that table, "
                 "its checkpoint and its state, and it is made again from measurements"
             ) from None
-        if (known["size"], known["late"]) != (size, late):
-            raise WindowsError(f"{folder} is of windows of another size, or of another `late`")
         devices = _read(folder / _DEVICES)
-        state = State(size, late, known["clock"], known["last"])
+        state = State(known["clock"], known["last"])
         state.devices = {name: n for n, name in enumerate(devices["device"].to_pylist())}
         state.keys = {(quantity, unit): n for n, (quantity, unit) in enumerate(known["keys"])}
         state.newest, state.heard, state.closed = (
@@ -260,7 +252,7 @@ class Store:
         )
         values = pa.concat_tables([_read(self._of(part) / _VALUES) for part in known["parts"]])
         columns = [values[name].to_numpy() for name in ("device", "key", "time", "value")]
-        still = _end(columns[2], size) > state.closed[columns[0]]
+        still = _end(columns[2]) > state.closed[columns[0]]
         state.device, state.key, state.time, state.value = (column[still] for column in columns)
         return state
 
@@ -272,20 +264,20 @@ class Store:
         merge = len(parts) >= _PARTS
         hidden = self._folder / f".batch={batch}-{uuid.uuid4().hex}"
         hidden.mkdir(parents=True)
-        _write(hidden / _VALUES, _table_bytes(state.values() if merge else done.new))
+        durable.write(hidden / _VALUES, _table_bytes(state.values() if merge else done.new))
         devices = {
             "device": pa.array(list(state.devices), pa.string()), "newest": state.newest,
             "heard": state.heard, "closed": state.closed,
         }  # fmt: skip
-        _write(hidden / _DEVICES, _table_bytes(pa.table(devices)))
+        durable.write(hidden / _DEVICES, _table_bytes(pa.table(devices)))
         known: dict[str, Any] = {
-            "size": state.size, "late": state.late, "clock": state.clock, "last": state.last,
-            "parts": [batch] if merge else [*parts, batch], "keys": list(state.keys),
+            "clock": state.clock, "last": state.last, "keys": list(state.keys),
+            "parts": [batch] if merge else [*parts, batch],
         }  # fmt: skip
-        _write(hidden / _STATE, json.dumps(known).encode())
-        sync_folder(hidden)
+        durable.write(hidden / _STATE, json.dumps(known).encode())
+        durable.path(hidden)
         hidden.rename(self._of(batch))
-        sync_folder(self._folder)
+        durable.path(self._folder)
         self._trim({batch, batch - 1, *known["parts"], *parts})
 
     def clear(self) -> None:
@@ -317,7 +309,7 @@ class Store:
         durable.tree(new)
         self._folder.rename(old)
         new.rename(self._folder)
-        sync_folder(self._folder.parent)
+        durable.path(self._folder.parent)
         shutil.rmtree(old)
         return max(1, removed)
 
@@ -341,13 +333,15 @@ class Store:
 def _forget(state: Path, device: str, place: int) -> int:
     """Write the state after a batch without a device; return the values it had there."""
     devices, values = _read(state / _DEVICES), _read(state / _VALUES)
-    _write(state / _DEVICES, _table_bytes(devices.filter(pc.not_equal(devices["device"], device))))
+    durable.write(
+        state / _DEVICES, _table_bytes(devices.filter(pc.not_equal(devices["device"], device)))
+    )
     kept = values.filter(pc.not_equal(values["device"], place))
     number = kept["device"].to_numpy()
     number = np.where(number > place, number - 1, number).astype(np.int32)
     at = kept.schema.get_field_index("device")
     kept = kept.set_column(at, kept.schema.field(at), pa.array(number, kept.schema.field(at).type))
-    _write(state / _VALUES, _table_bytes(kept))
+    durable.write(state / _VALUES, _table_bytes(kept))
     return len(values) - len(kept)
 
 
@@ -358,13 +352,6 @@ def _table_bytes(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _write(path: Path, data: Any) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _read(path: Path) -> pa.Table:
     return pa.ipc.open_file(path.read_bytes()).read_all()
 
@@ -372,12 +359,9 @@ def _read(path: Path) -> pa.Table:
 def open_windows(
     folder: Path,
     sink: Delta,
-    size: float = SIZE,
-    late: float = LATE,
-    quiet: float = QUIET,
-    too_late: Callable[[int, str], None] = lambda count, device: None,
+    rows: Callable[[DataFrame], pa.Table],
+    too_late: Callable[[int, str], None],
     checkpoint: Path | None = None,
-    rows: Callable[[DataFrame], pa.Table] = lambda batch: batch.select(*COLUMNS).toArrow(),
 ) -> Callable[[DataFrame, int], int]:
     """Return a function for `writeStream.foreachBatch` that writes windows into the sink.
 
@@ -387,30 +371,25 @@ def open_windows(
     even after kills.
 
     folder    of the state, on a disk of the driver's machine
-    size      s of a window
-    late      s that the newest reading of a device must be past the end of a window of it
-    quiet     s without any reading of a device after which its windows come out too
+    rows      returns the rows of a batch: see `numbers_of`
     too_late  called with how many readings of a batch came after their window had come out, and
               the device of one of them: they are in the table measurements alone
     checkpoint  of the query, if it is on this machine: see `sinks.into`
-    rows      returns the rows of a batch, with the columns of COLUMNS
 
     A batch passes through the memory of the driver, as do the values of windows that are open: 24
     bytes each.
     """
     store = Store(folder)
-    sizes = round(size * 1e6), round(late * 1e6)
     kept: dict[int, State] = {}  # the state after a batch: one, while batches follow each other
 
     def write(batch: DataFrame, batch_id: int) -> int:
-        spark = batch.sparkSession
-        query = query_of(spark)
-        before = kept.get(batch_id - 1) or store.load(batch_id - 1, *sizes)
+        query = query_of(batch.sparkSession)
+        before = kept.get(batch_id - 1) or store.load(batch_id - 1)
         if not batch_id:
             store.clear()
         numbers = _numbers_of(rows(batch))
-        done = step(before, numbers, quiet)
-        if not sink.has(query, batch_id, spark):
+        done = step(before, numbers)
+        if not sink.has(query, batch_id):
             if checkpoint is not None:
                 durable.batch(checkpoint, batch_id)
             sink.add([done.windows], done.windows.schema, query, batch_id)
@@ -434,7 +413,7 @@ def numbers_of(folder: str) -> Callable[[DataFrame], pa.Table]:
     """Return what `rows` may be of a stream of the row groups of a table in `folder`."""
 
     def of_units(units: list[tuple[str, int]]) -> pa.Table:
-        rows = pa.Table.from_batches(read(folder, map(Unit._make, units), _ROWS), _ROWS)
+        rows = pa.Table.from_batches(read(folder, units, _ROWS), _ROWS)
         return _numbers_of(rows)
 
     return lambda batch: pa.concat_tables([_ROWS.empty_table(), *work(batch, of_units)])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 import time
 import uuid
@@ -31,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from flatmq import Client, MQTTError
 
-from . import refusals
+from . import durable, refusals
 from .options import OptionError, SinkSettings
 
 COLUMNS = {
@@ -93,7 +92,7 @@ class _Writing:
         self._settings = settings
         self._at = _columns(schema, settings)
         for remark in settings.remarks:
-            _say(remark)
+            say(remark)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
         """Publish the rows of a part. Return when the broker has acknowledged them."""
@@ -138,7 +137,7 @@ class _Writing:
         where = ""
         if self._settings.bad_rows is not None:
             where = f"; see {_keep(self._settings.bad_rows, kept, batch)}"
-        _say(f"{name}{bad:,} of {rows:,} rows were not published: {_reasons(kept)}{where}")
+        say(f"{name}{bad:,} of {rows:,} rows were not published: {_reasons(kept)}{where}")
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -306,20 +305,20 @@ def _keep(folder: Path, rows: Iterable[BadRow], batch: int | None) -> Path:
     """Write rows to a file of their own, and return it. It is there whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}.jsonl"
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {"batch": batch, "topic": row.topic, "reason": row.reason}
+        if row.payload is not None:
+            try:
+                line["payload"] = row.payload.decode()
+            except UnicodeDecodeError:
+                line["payload_base64"] = base64.b64encode(row.payload).decode()
+        lines.append(json.dumps(line) + "\n")
     draft = folder / f".{name}"
-    with draft.open("w", encoding="utf-8") as file:
-        for row in rows:
-            line: dict[str, Any] = {"batch": batch, "topic": row.topic, "reason": row.reason}
-            if row.payload is not None:
-                try:
-                    line["payload"] = row.payload.decode()
-                except UnicodeDecodeError:
-                    line["payload_base64"] = base64.b64encode(row.payload).decode()
-            file.write(json.dumps(line) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    durable.write(draft, "".join(lines).encode())
     return draft.rename(folder / name)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line for people, who see it on the driver's stderr."""
     print(f"mqtt: {text}", file=sys.stderr, flush=True)

@@ -5,19 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
 from rich.console import Console
 
-from . import delta, delta_files, editions, tables
+from . import delta_files, editions, tables
 from .in_use import InUse
-
-PARTS = {
-    "measurements": ("measurements", "out_of_time", "dead_letters"), "windows": ("windows",),
-    "health": (),
-}  # fmt: skip
-"""By job, the tables that it adds to."""
-_AFTER = {"measurements": ("windows",)}
-"""The jobs that read them, and start again, too."""
 
 
 def main(name: str, out: str, state: Path) -> int:
@@ -30,9 +23,11 @@ def main(name: str, out: str, state: Path) -> int:
     """
     editions.check(state)
     with InUse(state):
-        for job in (name, *_AFTER.get(name, ())):
+        made = tables.MADE.get(name, ())
+        after = (job for table in made for job in tables.FOLLOWERS.get(table, ()))
+        for job in (name, *after):
             # First the tables: without their checkpoint, a query would add all rows to them again.
-            for table in PARTS[job]:
+            for table in tables.MADE.get(job, ()):
                 _remove(tables.of(out, table))
             shutil.rmtree(state / "checkpoints" / job, ignore_errors=True)
             shutil.rmtree(state / "state" / job, ignore_errors=True)
@@ -46,7 +41,7 @@ def main(name: str, out: str, state: Path) -> int:
 def _remove(table: str) -> None:
     if "://" not in table:
         shutil.rmtree(table, ignore_errors=True)
-    elif delta.is_there(table):
+    elif DeltaTable.is_deltatable(table):
         files = delta_files.store(table)
         # The log last: what is left after a kill is still a table.
         every = files.get_file_info(FileSelector("", recursive=True))

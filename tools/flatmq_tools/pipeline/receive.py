@@ -58,10 +58,6 @@ class Bulk(_Base):
     mqtt = 4
     """The version of MQTT whose packets go to the log; 4 also for 3.1, which has the same."""
 
-    def waiting(self) -> int:
-        """Return how many bytes of acknowledgements wait to be sent."""
-        return len(self.acks)
-
     def __init__(
         self,
         log: Writer,
@@ -103,7 +99,7 @@ class Bulk(_Base):
     @property
     def paused(self) -> bool:
         """True while nothing is read: the log is full, or the broker accepts no answers."""
-        stop = self.waiting() > self._most or self.log.full
+        stop = len(self.acks) > self._most or self.log.full
         return stop and self.connected and not self._leaving
 
     def poll(self, ms: int = 0) -> bool:
@@ -112,7 +108,7 @@ class Bulk(_Base):
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
         moved = super().poll(ms)
-        if self._since and not self.waiting():  # else the client has asked
+        if self._since and not self.acks:  # else the client has asked
             self._answers_may_leave(None)
         return moved
 
@@ -146,7 +142,7 @@ class Bulk(_Base):
 
     def _reads(self) -> bool:
         """Return whether something may be read: see `take_in_bulk`."""
-        if (self.log.full or self.waiting() > self._most) and self.paused:
+        if (self.log.full or len(self.acks) > self._most) and self.paused:
             return False
         self._data = None
         return True

@@ -22,16 +22,16 @@ def is_full(error: BaseException | str) -> bool:
     return any(known in text for known in _TEXTS)
 
 
-def has_room(folders: Iterable[Path | str], size: int = _PROBE) -> bool:
-    """Return whether each of these folders takes a file of `size` bytes. The file is removed."""
-    return all(_takes(Path(folder), size) for folder in folders)
+def has_room(folders: Iterable[Path]) -> bool:
+    """Return whether each of these folders takes a file of 4 MiB. The file is removed."""
+    return all(map(_takes, folders))
 
 
-def _takes(folder: Path, size: int) -> bool:
+def _takes(folder: Path) -> bool:
     probe = folder / f"{_NAME}-{os.getpid()}"
     try:
         with probe.open("wb") as file:
-            file.write(bytes(size))
+            file.write(bytes(_PROBE))
             file.flush()
             os.fsync(file.fileno())
     except OSError:

@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -34,7 +35,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import checkpoints, editions, room, service
+from . import checkpoints, delta_batches, editions, room, service, tables
+from .delta import Delta
 from .in_use import InUse, InUseError
 from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
@@ -50,14 +52,8 @@ from .session import SessionError, session
 from .state.known import Known
 from .state.once import Once
 from .state.store import StateError
-from .tables import FOLLOWERS, Tables, TablesError, check
 
 JOBS = ("measurements", "windows", "health")
-_TABLES = {
-    "measurements": ("measurements", "out_of_time", "dead_letters"),
-    "windows": ("windows",),
-}
-"""The tables that a query writes."""
 _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s, without a signal
 _OFTEN = 0.1  # s between two commits of raw, at least
@@ -136,15 +132,22 @@ class Run:
         """Why nothing is written at the moment: the error of a disk that is full; else empty."""
         plan.out.mkdir(parents=True, exist_ok=True)
         self._progress = Progress(plan.out)
-        self._tables = Tables(spark, plan.url or plan.out)
-        self.where = self._tables.of("raw")
+        self._out = plan.url or str(plan.out.absolute())
+        self._sinks = {
+            table: Delta(tables.of(self._out, table), by_day=tables.BY_DAY[table])
+            for made in tables.MADE.values() for table in made
+        }  # fmt: skip
+        self.where = tables.of(self._out, "raw")
         """Where the table raw is."""
-        ways = {"measurements": self._measurements, "windows": self._windows}
-        self._ways = {job: start for job, start in ways.items() if job in plan.jobs}
-        if "health" in plan.jobs and "measurements" not in plan.jobs:
-            self._ways["health"] = self._packs
-        self._known = self._fleet()
-        self._maintenance = Maintenance(self._tables.out, plan.out / "checkpoints", say, plan.keep)
+        reads_raw = "measurements" if "measurements" in plan.jobs else "health"
+        self._ways: dict[str, Callable[[], StreamingQuery]] = {}
+        if reads_raw in plan.jobs:
+            self._ways[reads_raw] = partial(self._packs, reads_raw)
+        if "windows" in plan.jobs:
+            self._ways["windows"] = self._windows
+        file = plan.out / "state" / f"{reads_raw}.sqlite"
+        self._known = Known(file, self._out, plan.health_every)
+        self._maintenance = Maintenance(self._out, plan.out / "checkpoints", say, plan.keep)
         self._gates = {job: service.Gate() for job in self._ways}
         self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
         self._tried: dict[str, float] = {}  # those of them that were started again, when,
@@ -158,7 +161,7 @@ class Run:
         if plan.source:
             try:
                 self._receiving = Receiving(
-                    plan.source, plan.out / "log", self._tables.out, max(plan.trigger, _OFTEN), say
+                    plan.source, plan.out / "log", self._out, max(plan.trigger, _OFTEN), say
                 )
             except ReceivingError as error:
                 raise RunError(str(error)) from error
@@ -176,24 +179,15 @@ class Run:
 
     # The queries
 
-    def _measurements(self) -> StreamingQuery:
-        return self._start("measurements", "raw", self._once("measurements"))
-
-    def _packs(self) -> StreamingQuery:
-        """Start the query for the health tables without the table measurements."""
-        return self._start("health", "raw", self._once("health"))
-
-    def _fleet(self) -> Known:
-        plan = self._plan
-        name = "measurements" if "measurements" in plan.jobs else "health"
-        file = plan.out / "state" / f"{name}.sqlite"
-        return Known(file, self._tables.out, plan.health_every)
+    def _packs(self, job: str) -> StreamingQuery:
+        """Start the query for a job that reads raw: measurements, or the health tables alone."""
+        return self._start(job, "raw", self._once(job))
 
     def _once(self, name: str) -> Once:
         """Return what adds the messages of raw to the tables of a job, each once."""
         once = Once(
             self._known.file, self.where, self._checkpoint(name).absolute(),
-            {table: self._tables.sink(table) for table in _TABLES.get(name, ())},
+            {table: self._sinks[table] for table in tables.MADE.get(name, ())},
             Reads(self._plan.identity, mapping=self._mapping), self._births, self._plan.bounds,
             say=self.notices.add,
         )  # fmt: skip
@@ -201,10 +195,10 @@ class Run:
 
     def _windows(self) -> StreamingQuery:
         write = open_windows(
-            self._plan.out / "state" / "windows", self._tables.sink("windows"),
-            too_late=lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
-            checkpoint=self._checkpoint("windows"),
-            rows=numbers_of(self._tables.of("measurements")),
+            self._plan.out / "state" / "windows", self._sinks["windows"],
+            numbers_of(tables.of(self._out, "measurements")),
+            lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
+            self._checkpoint("windows"),
         )  # fmt: skip
         return self._start("windows", "measurements", write)
 
@@ -219,7 +213,7 @@ class Run:
             # Spark refuses what a full disk may have left of the first start of a query.
             shutil.rmtree(checkpoint, ignore_errors=True)
         return (
-            self._tables.units(table)
+            delta_batches.units(self._spark, tables.of(self._out, table))
             .writeStream.queryName(name)
             .foreachBatch(self._gates[name].through(counted))
             .option("checkpointLocation", str(checkpoint))
@@ -357,11 +351,11 @@ class Run:
                     return  # Spark keeps the last hundred: it is noted when there is room
                 self._came.pop(key, None)
                 self._seen[known["name"]] = known["batchId"]
-                if known["name"] in FOLLOWERS["raw"]:
+                if known["name"] in tables.FOLLOWERS["raw"]:
                     self._read += known["numInputRows"]
                 self.numbers.batch(known)
-                for table in _TABLES.get(known["name"], ()):
-                    self.numbers.rows[table] = self._tables.rows(table)
+                for table in tables.MADE.get(known["name"], ()):
+                    self.numbers.rows[table] = self._sinks[table].rows
 
     def health(self) -> None:
         """Write the tables health, devices and gaps as they are now."""
@@ -386,7 +380,7 @@ class Run:
         if self._receiving is not None:
             yield from of_ingest(self._receiving.service)
             self.numbers.rows["raw"] = self._receiving.landed
-        self.numbers.devices(self._tables.of("devices"))
+        self.numbers.devices(tables.of(self._out, "devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
         failed = len(self._failed) + len(self._beside)
         yield from self.numbers.of_run(late, bool(self.paused), failed)
@@ -562,8 +556,8 @@ def _check(plan: Plan) -> None:
         raise RunError(str(error)) from error
     if plan.url is not None:
         try:
-            check(plan.url)
-        except TablesError as error:
+            tables.check(plan.url)
+        except tables.TablesError as error:
             raise RunError(str(error)) from error
 
 

@@ -8,34 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from . import durable
-from .delta import Delta, SinkError, replace
+from .delta import Delta, SinkError
 
-__all__ = ["Delta", "Sink", "SinkError", "into", "replace"]
+__all__ = ["Delta", "SinkError", "into"]
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark has it
 
 Transform = Callable[[DataFrame], DataFrame]
 Write = Callable[[DataFrame, int], None]
 """A function for `writeStream.foreachBatch`."""
-
-
-class Sink(Protocol):
-    """A table that batches are written to."""
-
-    @property
-    def rows(self) -> int:
-        """Rows written since this was made."""
-
-    def has(self, query: str, batch_id: int, spark: SparkSession) -> bool:
-        """Return whether the table has that batch of the query."""
-
-    def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
-        """Add the batch: all of it or nothing."""
 
 
 def query_of(spark: SparkSession) -> str:
@@ -46,10 +31,10 @@ def query_of(spark: SparkSession) -> str:
     return query
 
 
-def into(*tables: tuple[Transform, Sink], checkpoint: str | Path | None = None) -> Write:
+def into(*tables: tuple[Transform, Delta], checkpoint: str | Path | None = None) -> Write:
     """Return a function for `writeStream.foreachBatch` that writes each batch into tables.
 
-    tables      functions of a batch, and the sink that their rows go to, unless it has the batch
+    tables      functions of a batch, and the table that their rows go to, unless it has the batch
                 already
     checkpoint  the folder of the query's checkpoint, if it is on this machine. What Spark wrote
                 there about a batch is synced to the disk before the batch is written, so a power
@@ -63,9 +48,8 @@ def into(*tables: tuple[Transform, Sink], checkpoint: str | Path | None = None) 
                 "driver, which a client of Connect is not: start the query in a session of the "
                 "cluster itself, with spark-submit for example"
             )
-        spark = batch.sparkSession
-        query = query_of(spark)
-        wanted = [each for each in tables if not each[1].has(query, batch_id, spark)]
+        query = query_of(batch.sparkSession)
+        wanted = [each for each in tables if not each[1].has(query, batch_id)]
         if not wanted:
             # The run was killed after the last of them, before Spark recorded it. The query's
             # state must be computed from this batch again, or Spark ends the query every time.

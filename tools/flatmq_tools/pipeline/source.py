@@ -43,7 +43,7 @@ from ..trust import TrustError
 from . import log, refusals
 from .ingest import Ingest, by_settings
 from .options import OptionError, Settings, parse, parse_sink
-from .publishing import BatchWriter, StreamWriter
+from .publishing import BatchWriter, StreamWriter, say
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
 _SEGMENT = 64 * log.MIB
@@ -305,7 +305,7 @@ class Receiver:
         self, settings: Settings, ingest: Callable[[Settings, log.Writer], Any] | None = None
     ) -> None:
         for remark in settings.remarks:
-            _say(remark)
+            say(remark)
         self._settings = settings
         self.writer = _opened(settings)
         self._ending = threading.Event()
@@ -368,10 +368,6 @@ class Receiver:
         self.writer.close()
 
 
-def _say(text: str) -> None:
-    print(f"mqtt: {text}", file=sys.stderr, flush=True)
-
-
 def _opened(settings: Settings) -> log.Writer:
     """The log, to be written. The process of the query before may have it for a moment yet."""
     end = time.monotonic() + LOCK_PATIENCE
@@ -389,6 +385,6 @@ def _opened(settings: Settings) -> log.Writer:
 
 def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
     try:
-        return by_settings(settings, writer, _say)
+        return by_settings(settings, writer, say)
     except TrustError as error:
         raise SourceError(str(error)) from error

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from . import delta, delta_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from . import delta_files
 
 BY_DAY = {
     "raw": "timestamp", "dead_letters": "timestamp", "measurements": "received",
@@ -20,6 +16,10 @@ SNAPSHOTS = ("health", "devices", "gaps")
 """The tables that are written again from time to time."""
 FOLLOWERS = {"raw": ("measurements", "health"), "measurements": ("windows",)}
 """The queries of a run that read a table, and whose checkpoints have these names."""
+MADE = {
+    "measurements": ("measurements", "out_of_time", "dead_letters"), "windows": ("windows",),
+}  # fmt: skip
+"""By query, the tables that it adds to."""
 _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
 
 
@@ -30,35 +30,6 @@ class TablesError(ValueError):
 def of(out: str | Path, name: str) -> str:
     """Return the folder or URL of a table."""
     return f"{str(out).rstrip('/')}/{name}"
-
-
-class Tables:
-    """The tables in `out`, a folder or a URL."""
-
-    def __init__(self, spark: SparkSession, out: str | Path) -> None:
-        self._spark = spark
-        self.out = str(out) if "://" in str(out) else str(Path(out).absolute())
-        self._sinks: dict[str, delta.Delta] = {}
-
-    def sink(self, name: str) -> delta.Delta:
-        """Return the sink of a table that grows; the same object each time."""
-        if name not in self._sinks:
-            self._sinks[name] = delta.Delta(self.of(name), by_day=BY_DAY[name])
-        return self._sinks[name]
-
-    def rows(self, name: str) -> int:
-        """Return the number of rows written to a table since this was made."""
-        return self.sink(name).rows
-
-    def units(self, name: str) -> DataFrame:
-        """Return the row groups of a table, and those that are added later, as a stream."""
-        from . import delta_batches
-
-        return delta_batches.units(self._spark, self.of(name))
-
-    def of(self, name: str) -> str:
-        """Return the folder or URL of a table."""
-        return of(self.out, name)
 
 
 def check(url: str) -> None:

@@ -18,6 +18,7 @@ from rich.markdown import Markdown
 from flatmq_tools import broker
 
 from ... import results
+from ..processes import environment
 from . import chains, receivers
 from .figures import BenchError, Figure
 from .messages import MOSQUITTO, PATIENCE, load
@@ -32,10 +33,6 @@ PARTS = (*receivers.RECEIVERS, *chains.CHAINS)
 _MODULE = "flatmq_rigs.pipeline.bench"
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
 def _receiver(name: str, server: broker.Broker | None, count: int) -> Figure:
     folder = Path(tempfile.mkdtemp(prefix="flatmq-bench-", dir=os.environ.get("BENCH_DIR")))
     try:
@@ -43,7 +40,7 @@ def _receiver(name: str, server: broker.Broker | None, count: int) -> Figure:
         command = [f"{_MODULE}.receivers", name, host, str(port), str(folder), str(count)]
         done = subprocess.run(
             [sys.executable, "-m", *command],
-            env=_environment(),
+            env=environment(),
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -105,7 +102,7 @@ def _chains(
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", f"{_MODULE}.chains", str(count), *names],
-            env=_environment(),
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -47,10 +47,6 @@ _PATIENCE = 900.0  # s until a run has started, or ended
 _MIB = 1 << 20
 
 
-HistoryError = CommandError
-"""It cannot be measured; the text says why."""
-
-
 @dataclass
 class Row:
     """Costs of a number of days."""
@@ -73,7 +69,7 @@ def main(
 
     The past is in `folder`; it is used again if an earlier run left it there, and removed at the
     end unless `keep`. Return 1 if the last row is more than GOAL times the first in CPU or
-    memory. Raises HistoryError.
+    memory. Raises CommandError.
     """
     console = console or Console()
     rows = []
@@ -99,12 +95,12 @@ def main(
 
 
 def _check(past: Path, days: int) -> None:
-    """Raise HistoryError if there are more days already: they are not taken back."""
+    """Raise CommandError if there are more days already: they are not taken back."""
     if (past / STATE).exists():
         with closing(Store(past / STATE)) as store:
             place = store.place()
         if place is not None and (place.next or 0) > days:
-            raise HistoryError(
+            raise CommandError(
                 f"{past} has {place.next} days, and {days} are to be measured: remove it"
             )
 
@@ -153,7 +149,7 @@ def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
     with closing(Store(out / STATE)) as store:
         ran = store.place()
     if ran is None:
-        raise HistoryError("the first run has made no state")
+        raise CommandError("the first run has made no state")
     shutil.rmtree(out / "state")
     shutil.copytree(past / "state", out / "state")
     with closing(Store(out / STATE)) as store:
@@ -239,7 +235,7 @@ def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float, fl
     """Start a run again, which makes tables of an hour of messages.
 
     Return the seconds and s of CPU until its queries run and MiB, and the messages that its state
-    then counts. Raises HistoryError if these are not as many as came.
+    then counts. Raises CommandError if these are not as many as came.
     """
     hour = _land(fleet, days * MINUTES + 1, _HOUR, out)
     before = _messages(out)
@@ -248,7 +244,7 @@ def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float, fl
         run.finished(lambda: _messages(out) >= before + hour)
     after = _messages(out)
     if after != before + hour:
-        raise HistoryError(
+        raise CommandError(
             f"{hour:,} messages came, and the state knows of {after - before:,} more"
         )
     return (*seconds, run.memory), after
@@ -286,7 +282,7 @@ def _report(out: Path, *options: str) -> tuple[float, float, float]:
         seconds = time.monotonic() - begun
         if process.returncode:
             words.seek(0)
-            raise HistoryError(f"the report failed: {words.read().decode()}")
+            raise CommandError(f"the report failed: {words.read().decode()}")
     return seconds, cpu, memory
 
 
@@ -296,7 +292,7 @@ def _child(what: str, out: Path, days: int) -> list[float]:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise HistoryError(f"{what} failed: {done.stderr}")
+        raise CommandError(f"{what} failed: {done.stderr}")
     found: list[float] = json.loads(done.stdout)
     return found
 

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.delta import Delta
+from flatmq_tools.pipeline.jobs.columns import MESSAGE
 from flatmq_tools.pipeline.state.arrivals import Arrivals, State
 from flatmq_tools.pipeline.state.history import SECOND, Came
 from flatmq_tools.pipeline.state.snapshots import Snapshots
@@ -32,12 +34,7 @@ MINUTES = 1440
 _WEEK = 7 * MINUTES
 _RARE = 1000  # one reading in so many is lost, and one comes twice
 _LOG = "past"  # whose commits they are
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()), ("payload", pa.binary()), ("timestamp", pa.timestamp("us", "UTC")),
-        ("qos", pa.int32()), ("retain", pa.bool_()), ("dup", pa.bool_()), ("offset", pa.int64()),
-    ]
-)  # fmt: skip
+SCHEMA = pa.schema([log.SCHEMA.field(name) for name in MESSAGE])
 
 
 class Fleet:

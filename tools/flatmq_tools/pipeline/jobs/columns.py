@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 MESSAGE = {
     "topic": "string",
@@ -19,7 +17,6 @@ MESSAGE = {
 }
 INVALID = {"invalid_properties": "binary"}  # as they came, if they break a rule
 TELEMETRY = ("dev/+/telemetry",)
-STATUS = ("dev/+/status",)
 
 
 class ColumnsError(ValueError):
@@ -27,8 +24,11 @@ class ColumnsError(ValueError):
 
 
 def messages(frame: DataFrame) -> DataFrame:
-    """The columns of a message, in their order and with their types; others are left out.
-    ColumnsError for one that is missing or has another type."""
+    """Return the columns of a message, and the invalid properties if the frame has them.
+
+    They are in their order and have their types; others are left out. Raises ColumnsError for one
+    that is missing or has another type.
+    """
     there = dict(frame.dtypes)
     for name, kind in MESSAGE.items():
         if name not in there:
@@ -36,15 +36,9 @@ def messages(frame: DataFrame) -> DataFrame:
                 f"no column {name}: messages have {', '.join(MESSAGE)}; "
                 f"this has {', '.join(there) or 'none'}"
             )
-        _check(name, there[name], kind)
-    return frame.select(*MESSAGE)
-
-
-def with_properties(frame: DataFrame) -> DataFrame:
-    """Return what `messages` does, and the invalid properties if the frame has them."""
-    there = INVALID.keys() & {*frame.columns}
-    messages(frame)  # raises ColumnsError
-    return frame.select(*MESSAGE, *there)
+        if there[name] != kind:
+            raise ColumnsError(f"column {name} is {there[name]}: a message's is {kind}")
+    return frame.select(*MESSAGE, *(name for name in INVALID if name in there))
 
 
 def fault(topic: str) -> str | None:
@@ -63,20 +57,8 @@ def fault(topic: str) -> str | None:
     return None
 
 
-def _check(name: str, found: str, kind: str) -> None:
-    if found != kind:
-        raise ColumnsError(f"column {name} is {found}: a message's is {kind}")
-
-
-def matched(topic: Column, filters: Sequence[str]) -> Column:
-    """Return whether the topic name matches a filter (MQTT 3.1.1, section 4.7)."""
-    if not filters:
-        raise ValueError("filters: at least one")
-    return reduce(Column.__or__, (topic.rlike(pattern(filt)) for filt in filters))
-
-
 def pattern(filt: str) -> str:
-    """A regular expression, of Java and of Python, for the valid names that a filter matches."""
+    """A regular expression for the valid names that a filter matches."""
     levels = filt.split("/")
     if any(set(level) & {"+", "#"} and len(level) > 1 for level in levels) or "#" in levels[:-1]:
         raise ValueError(f"{filt}: no topic filter")

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import ArrayType
 
 from ..mapping.births import Births, Sessions
 from ..mapping.mapping import Mapping
-from .columns import INVALID, MESSAGE, TELEMETRY, with_properties
-from .limits import Bounds
-from .parsing import DIFFERS, IDENTITIES, Reader, Reads, mapped
+from .columns import INVALID, MESSAGE, TELEMETRY, messages
+from .parsing import PACK, Reader, Reads, certificates, mapped
 
-__all__ = [
-    "IDENTITIES", "Bounds", "counted", "dead", "dead_letters", "in_time", "mapped", "measurements",
-    "once", "out_of_time", "packs", "values",
-]  # fmt: skip
-_PACK = """
-    device: string, boot: bigint, seq: bigint, time: timestamp, told: boolean,
-    records: array<struct<quantity: string, unit: string, time: timestamp, value: double,
-        text: string, flag: boolean, total: double>>,
-    reason: string"""
+__all__ = ["dead", "mapped", "measurements", "once", "packs", "values"]
+_PACKS = ArrayType(from_arrow_type(PACK))
 _WITHIN = "10 minutes"
 
 
@@ -40,17 +34,9 @@ def measurements(
     return values(once(packs(frame, filters, identity, mapping), within))
 
 
-def dead_letters(
-    frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
-    mapping: Mapping | None = None,
-) -> DataFrame:  # fmt: skip
-    """The messages that are no SenML pack, whole, and a column `reason`."""
-    return dead(packs(frame, filters, identity, mapping))
-
-
 def packs(
     frame: DataFrame, filters: Sequence[str] = TELEMETRY, identity: str = "topic",
-    mapping: Mapping | None = None, births: Births | None = None,
+    mapping: Mapping | None = None,
 ) -> DataFrame:  # fmt: skip
     """Parse the messages whose topic name matches one of `filters`.
 
@@ -64,18 +50,18 @@ def packs(
 
     identity  "topic": on a topic dev/NAME/... the device is NAME, and a pack that names another
               device gets a reason. "payload": the pack alone names its devices
-    mapping   says instead of `filters` which messages are read, and how; see `mapped`
-    births    the birth certificates of Sparkplug B before these messages. Those in the frame are
-              added, if it is a batch: in a stream no alias is known
+    mapping   says instead of `filters` which messages are read, and how; see `mapped`. The birth
+              certificates of Sparkplug B are those in the frame, if it is a batch: in a stream no
+              alias is known
     """
-    reads = Reads(identity, filters, mapping, _sessions(frame, mapping, births))
-    frame = with_properties(frame)
+    frame = messages(frame)
+    reads = Reads(identity, filters, mapping, _sessions(frame, mapping))
     broken = F.lit(False)
     if {*INVALID} <= {*frame.columns}:
         broken = F.col(*INVALID).isNotNull()
     received = F.unix_micros("timestamp")
     # Its kind is known by the types of its arguments; PySpark's own types do not know that.
-    parse = arrow_udf(_said(reads), f"array<struct<{_PACK}>>")  # type: ignore[call-overload]
+    parse = arrow_udf(_said(reads), _PACKS)  # type: ignore[call-overload]
     said = F.explode(parse("topic", "payload", received, "offset", broken))
     rows = frame.withColumn("said", said)
     # A topic name that is not UTF-8 would be an error of whoever reads the tables.
@@ -105,25 +91,15 @@ def _said(reads: Reads) -> Callable[..., pa.Array]:
     return said
 
 
-def _sessions(
-    frame: DataFrame, mapping: Mapping | None, births: Births | None = None
-) -> Sessions | None:
-    """Return the birth certificates that hold for these messages; None if none is needed.
-
-    Those in the frame are added to `births`.
-    """
+def _sessions(frame: DataFrame, mapping: Mapping | None) -> Sessions | None:
+    """Return the birth certificates in these messages; None if none is needed."""
     if mapping is None or mapping.births is None or frame.isStreaming:
         return None
-    births = Births() if births is None else births
-    received = F.unix_micros("timestamp")
-    since = frame.where(F.col("topic").rlike(mapping.expression)).agg(F.min(received)).collect()
-    found = with_properties(frame).where(F.col("topic").rlike(mapping.births))
-    if {*INVALID} <= {*found.columns}:
-        found = found.where(" and ".join(f"{name} is null" for name in INVALID))
-    found = found.orderBy("timestamp", "offset")
-    rows = found.select("topic", "payload", received, "offset").collect()
-    births.add((row[0], bytes(row[1] or b""), row[2], row[3]) for row in rows)
-    return births.sessions(since[0][0] or 0)
+    births = Births()
+    found = frame.where(F.col("topic").rlike(mapping.births)).orderBy("timestamp", "offset")
+    for batch in found.toArrow().to_batches():
+        births.add(certificates(batch, mapping.births))
+    return births.sessions()
 
 
 def once(packs: DataFrame, within: str = _WITHIN) -> DataFrame:
@@ -157,37 +133,8 @@ def values(packs: DataFrame, marked: bool = False) -> DataFrame:
     )  # fmt: skip
 
 
-def in_time(values: DataFrame, bounds: Bounds) -> DataFrame:
-    """Those of `values` whose time is within the bounds; all others are in `out_of_time`."""
-    return values.where(_is_in_time(bounds))
-
-
-def out_of_time(values: DataFrame, bounds: Bounds) -> DataFrame:
-    """Those of `values` whose time is further from their arrival than the bounds allow."""
-    return values.where(~_is_in_time(bounds))
-
-
-def _is_in_time(bounds: Bounds) -> Column:
-    after = F.unix_micros("time") - F.unix_micros("received")
-    within = after.between(-round(bounds.behind * 1e6), round(bounds.ahead * 1e6))
-    return F.coalesce(within, F.lit(True))
-
-
 def dead(packs: DataFrame) -> DataFrame:
     """Return the messages that are no pack: the columns of a message, and `reason`."""
     return packs.where("reason is not null").select(
         "topic", "payload", "timestamp", "qos", "retain", "dup", "offset", "reason"
-    )
-
-
-def counted(dead: DataFrame) -> DataFrame:
-    """Count the dead letters for each `kind` of reason; columns: kind, count, newest.
-
-    A kind is a reason without what differs from message to message; newest is the newest
-    message of the kind.
-    """
-    return (
-        dead.groupBy(F.regexp_replace("reason", DIFFERS, "").alias("kind"))
-        .agg(F.count("*").alias("count"), F.max("timestamp").alias("newest"))
-        .orderBy(F.desc("count"), "kind")
     )

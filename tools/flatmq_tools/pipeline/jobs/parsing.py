@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ _VALUE = re.compile(
 _TAIL = re.compile(r"\][ \t\r\n]*")
 _VALUES_OF_KEYS = r" = (?:'.*'|.*?)(?=:)|(?<=device) '.*'(?=: the topic)|(?<=names) '.*"
 DIFFERS = rf"^record \d+: |: line.*|{_VALUES_OF_KEYS}"
-"""What differs from message to message in a reason: a regular expression of Java and Python."""
+"""What differs from message to message in a reason: a regular expression."""
 _REMEMBERED = 100_000  # topic names
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)  # of an array of Arrow
 _Row = tuple[bytes, bytes, "int | None", int, "str | None"]
@@ -144,9 +145,7 @@ class Reader:
 
     def _said(self, rows: Sequence[_Row]) -> pa.Array:
         reads = self._reads
-        columns = Columns(
-            reads.identity == "topic", mapping=reads.mapping, sessions=reads.sessions
-        )
+        columns = Columns(reads.identity == "topic", reads.mapping, reads.sessions)
         for topic, payload, at, offset, reason in rows:
             if reason is None:
                 columns.take(topic, payload, at, offset=offset)
@@ -189,7 +188,9 @@ def with_messages(packs: pa.RecordBatch, messages: pa.RecordBatch) -> pa.RecordB
 
 
 def certificates(messages: pa.RecordBatch, expression: str) -> list[tuple[str, bytes, int, int]]:
-    """Return the messages for `Births.add` whose topic names match."""
+    """Return the messages for `Births.add` whose topic names match, if they break no rule."""
+    if "invalid_properties" in messages.schema.names:
+        messages = messages.filter(messages["invalid_properties"].is_null())
     at = messages["timestamp"].cast(pa.int64())
     columns = [messages["topic"], messages["payload"], at, messages["offset"]]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
@@ -204,40 +205,19 @@ def mapped(
     What no rule of theirs is for is SenML if its topic name matches `filters`. MappingError."""
     if not names:
         return None
-    return files.load(names, filters, _read if identity == "topic" else _read_by_payload)
+    return files.load(names, filters, partial(_read, identity == "topic"))
 
 
-def _read(topic: str, payload: bytes, received: int | None, device: str | None) -> list[Pack]:
+def _read(
+    bound: bool, topic: str, payload: bytes, received: int | None, device: str | None
+) -> list[Pack]:
     """Return the packs of a SenML message. Raises PackError.
 
     `device` is the one that a rule takes from the topic name, if it does.
     """
-    columns = Columns(True)
-    columns.take(topic.encode(), payload, received, device)
+    columns = Columns(bound)
+    columns.take(topic.encode(), payload, received, device if bound else None)
     return columns.listed()
-
-
-def _read_by_payload(
-    topic: str, payload: bytes, received: int | None, _: str | None
-) -> list[Pack]:
-    columns = Columns(False)
-    columns.take(topic.encode(), payload, received)
-    return columns.listed()
-
-
-def both_ways(
-    topic: bytes, payload: bytes, received: int | None, bound: bool = True
-) -> tuple[list[Any], list[Any]]:
-    """Return what a message says, read the quick way and by the rules of SenML.
-
-    This is for tests, as both must say the same. The quick way is taken where possible.
-    """
-    found = []
-    for quick in (True, False):
-        columns = Columns(bound, quick)
-        columns.take(topic, payload, received)
-        found.append(columns.array().to_pylist())
-    return found[0], found[1]
 
 
 _TOPIC = re.compile("dev/([^/]+)/")
@@ -250,7 +230,6 @@ class Columns:
     Unicode, integers have 63 bits, numbers are doubles, times are within the years 1 to 9999.
 
     bound  True: a topic that names a device names it alone
-    quick  False: read all packs by the rules of SenML, also those of boards
     mapping
            reads the messages that are not SenML
     sessions
@@ -258,12 +237,10 @@ class Columns:
     """
 
     def __init__(
-        self, bound: bool, quick: bool = True, mapping: Mapping | None = None,
-        sessions: Sessions | None = None,
-    ) -> None:  # fmt: skip
+        self, bound: bool, mapping: Mapping | None = None, sessions: Sessions | None = None
+    ) -> None:
         self._bound = bound
         self._sessions = sessions
-        self._quick = quick
         self._mapping = mapping
         self._topics: dict[bytes, tuple[str, str | None]] = {}
         self.packs: dict[str, list[Any]] = {f.name: [] for f in PACK if f.name != "records"}
@@ -284,7 +261,7 @@ class Columns:
             device = named or device
             if self._mapping is not None:
                 self._map(self._mapping, text, payload, (received, offset), device)
-            elif not (self._quick and self._taken(payload, received, device)):
+            elif not self._taken(payload, received, device):
                 self._resolve(text, payload, received, device)
         except UnicodeDecodeError:
             self._pack(reason="topic: not UTF-8")
@@ -329,10 +306,7 @@ class Columns:
         reading = mapping.reading(topic, payload, received, names)
         if reading.reason is not None:
             self._pack(reason=reading.reason)
-        for pack in reading.packs:
-            for name, values in zip(Record._fields, zip(*pack.records, strict=True), strict=False):
-                self.records[name] += values
-            self._pack(**{name: getattr(pack, name) for name in self.packs if name != "reason"})
+        self._add(reading.packs)
         return None
 
     def _device_of(self, topic: bytes) -> tuple[str, str | None]:
@@ -397,30 +371,22 @@ class Columns:
             payload = unzipped(payload)
             # Relative to 0, so that one that is absolute is known by its size.
             form = senml_cbor if senml_cbor.is_cbor(payload) else senml
-            packs = _by_device(form.resolve(payload, 0.0), topic, named)
-            if not packs:
+            found = _by_device(form.resolve(payload, 0.0), topic, named)
+            if not found:
                 raise senml.PackError("no record has a value")
             # All of it before anything is added: one message may not leave a part of itself.
-            times = [
-                [
-                    _microseconds(at, received)
-                    for at in (pack.time, *(r.time for r in pack.records))
-                ]
-                for pack in packs
-            ]
-            rows = [[_row(record) for record in pack.records] for pack in packs]
+            packs = [_resolved(pack, received) for pack in found]
         except senml.PackError as error:
             return self._pack(reason=printable(str(error)))
         except Exception as error:  # of a library, or a fault of ours: it may not stop the table
             return self._pack(reason=_unforeseen(error))
-        for pack, at, found in zip(packs, times, rows, strict=True):
-            for name, values in zip(_NOT_TIME, zip(*found, strict=True), strict=False):
+        self._add(packs)
+
+    def _add(self, packs: Sequence[Pack]) -> None:
+        for pack in packs:
+            for name, values in zip(Record._fields, zip(*pack.records, strict=True), strict=False):
                 self.records[name] += values
-            self.records["time"] += at[1:]
-            self._pack(
-                device=pack.device, boot=pack.boot, seq=pack.seq, time=at[0],
-                told=pack.time >= senml.RELATIVE,
-            )  # fmt: skip
+            self._pack(**{name: getattr(pack, name) for name in self.packs if name != "reason"})
 
     def _pack(self, **fields: Any) -> None:
         for name, column in self.packs.items():
@@ -459,20 +425,21 @@ def _unforeseen(error: Exception) -> str:
     return printable(f"{type(error).__name__}: {error}")
 
 
-_NOT_TIME = ("quantity", "unit", "value", "text", "flag", "total")
+def _resolved(pack: _Pack, received: int | None) -> Pack:
+    return Pack(
+        pack.device, pack.boot, pack.seq, _microseconds(pack.time, received),
+        pack.time >= senml.RELATIVE, [_record(record, received) for record in pack.records],
+    )  # fmt: skip
 
 
-def _row(record: senml.Record) -> tuple[Any, ...]:
-    """A record's fields for _NOT_TIME."""
+def _record(record: senml.Record, received: int | None) -> Record:
+    at = _microseconds(record.time, received)
     value = record.value
     flag = value if isinstance(value, bool) else None
     text = value if isinstance(value, str) else None
     number = None if value is None or flag is not None or text is not None else float(value)
-    return record.name, record.unit, number, text, flag, _float(record.total)
-
-
-def _float(number: float | None) -> float | None:
-    return None if number is None else float(number)
+    total = None if record.total is None else float(record.total)
+    return Record(record.name, record.unit, at, number, text, flag, total)
 
 
 class _Pack:

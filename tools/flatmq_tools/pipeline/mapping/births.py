@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import bisect
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import durable
 from . import sparkplug
 from .encodings import unzipped
 from .pack import PackError
@@ -144,17 +144,14 @@ class Births:
         rows = [[*place, *one] for place, found in self._known.items() for one in found]
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_name(f".{file.name}")
-        with new.open("w", encoding="utf-8") as stream:
-            json.dump(rows, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
+        durable.write(new, json.dumps(rows).encode())
         new.replace(file)
 
-    def sessions(self, since: int) -> Sessions:
-        """The certificates that hold for messages from then on, in microseconds since 1970."""
-        found = {}
-        for place, sessions in self._known.items():
-            ordered = sorted(sessions, key=lambda session: session.at)
-            first = bisect.bisect_left(ordered, (since, -1), key=lambda session: session.at)
-            found[place] = ordered[max(first - 1, 0) :]
-        return Sessions(found)
+    def sessions(self) -> Sessions:
+        """Return the certificates, in the order of time."""
+        return Sessions(
+            {
+                place: sorted(sessions, key=lambda session: session.at)
+                for place, sessions in self._known.items()
+            }
+        )

@@ -6,7 +6,7 @@ import bisect
 import datetime
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
@@ -253,25 +253,6 @@ def begins(since: datetime.datetime, span: float, width: float) -> list[float]:
     """Return when stretches of `width` seconds begin, in seconds after `since`, up to `span`."""
     first = since.timestamp() // width * width - since.timestamp()
     return [first + n * width for n in range(math.floor((span - first) / width) + 1)]
-
-
-def losses(figures: Figures, found: Iterable[tuple[float, int]]) -> None:
-    """Add up by moments what was missing: seconds after the first message, and how many."""
-    starts = [moment.at for moment in figures.moments]
-    figures.losses = [0] * len(starts)
-    for at, missing in found:
-        figures.losses[max(bisect.bisect_right(starts, at) - 1, 0)] += missing
-
-
-def losing(devices: Iterable[Device], ends: Mapping[str, tuple[float, float]]) -> list[Device]:
-    """Return the devices with the times of their first and their last loss."""
-    nothing = (math.inf, -math.inf)
-    found = []
-    for device in devices:
-        since, until = ends.get(device.name, nothing)
-        known = since <= until
-        found.append(device._replace(lost_since=since, lost_until=until) if known else device)
-    return found
 
 
 def waited(figures: Figures, ends: Sequence[float], came: Sequence[int]) -> None:

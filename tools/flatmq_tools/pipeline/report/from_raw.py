@@ -16,14 +16,14 @@ import pyarrow.dataset as ds
 
 from .. import progress
 from ..delta import Delta
-from ..jobs.columns import STATUS
+from ..delta_files import fitting
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads, certificates, mapped
 from ..mapping.births import Births
 from ..state.arrivals import State
 from ..state.batch import Batch
 from ..state.store import Place, Store
-from ..state.taking import MESSAGES, SCHEMAS, Task, taken
+from ..state.taking import MESSAGES, SCHEMAS, Task, fixed, taken
 from ..tables import BY_DAY
 from . import from_state, values
 from .figures import RAW, Figures, ReportError
@@ -64,13 +64,14 @@ def figures(
                 if rules is not None and rules.births is not None:
                     for some in messages.to_batches():
                         births.add(certificates(some, rules.births))
-                    sessions = births.sessions(0)
+                    sessions = births.sessions()
                 files = {table: sink.writing(SCHEMAS[table]) for table, sink in sinks.items()}
                 reads = Reads(identity, mapping=rules, sessions=sessions)
-                task = Task("", reads, Bounds(), STATUS, files)
+                task = Task("", reads, Bounds(), files)
                 batch = Batch(state, [taken(task, messages.to_batches())])
-                for table, added in batch.files(sinks, files).items():
-                    sinks[table].commit(added, SCHEMAS[table], _QUERY, number)
+                again = {fix.path: fixed(files[fix.table], fix) for fix in batch.fixes()}
+                for table, sink in sinks.items():
+                    sink.commit(batch.files(table, again), SCHEMAS[table], _QUERY, number)
                 state.commit(batch.marked, Place(_QUERY, number, None, None))
                 count += len(messages)
         if not count:
@@ -104,13 +105,7 @@ def _parts(
     some: list[pa.RecordBatch] = []
     chosen = values.within(raw, since, until, "timestamp")
     for batch in raw.to_batches(columns=names, filter=chosen):
-        columns = [
-            batch[field.name].cast(field.type)
-            if field.name in names
-            else pa.nulls(len(batch), field.type)
-            for field in MESSAGES
-        ]
-        some.append(pa.RecordBatch.from_arrays(columns, schema=MESSAGES))
+        some.append(fitting(batch, MESSAGES))
         if sum(map(len, some)) >= _ROWS:
             yield pa.Table.from_batches(some)
             some = []

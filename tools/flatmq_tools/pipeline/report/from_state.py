@@ -23,7 +23,7 @@ from ..state.snapshots import closed_files
 from ..state.store import Store
 from ..state.values import DAY, ints, known
 from . import figures as shared
-from . import values
+from . import numbers, values
 from .figures import (
     GAP_DEVICES,
     GAPS,
@@ -115,7 +115,7 @@ class _Asked:
             step = "hours" if begin % DAY or end % DAY else "days"
             self.figures.remarks.append(
                 f"The numbers of devices are of whole {step}, from "
-                f"{_moment(begin).astimezone():{_FORM}} to {_moment(end).astimezone():{_FORM}}."
+                f"{numbers.local(_moment(begin))} to {numbers.local(_moment(end))}."
             )
 
     def ask(self) -> None:
@@ -218,7 +218,7 @@ class _Asked:
         names = devices.names.to_pylist()
         status, status_at = (table[name].to_pylist() for name in ("status", "status_since"))
         until = _moment(self._high)
-        after = devices.silent_after()
+        after = devices.after.tolist()
         found = {}
         for numbered in (True, False):
             sums = self._periods.devices(pieces, numbered)
@@ -314,12 +314,18 @@ class _Asked:
     ) -> None:  # fmt: skip
         """Say when readings were found missing: of the fleet, and of each device."""
         code, at, missing = code[chosen], (until[chosen] - self._first) / 1e6, missing[chosen]
-        shared.losses(self.figures, zip(at.tolist(), missing.tolist(), strict=True))
+        begins = [moment.at for moment in self.figures.moments]
+        losses = np.zeros(len(begins), np.int64)
+        np.add.at(losses, np.maximum(np.searchsorted(begins, at, "right") - 1, 0), missing)
+        self.figures.losses = losses.tolist()
         since, last = np.full(len(names), np.inf), np.full(len(names), -np.inf)
         np.minimum.at(since, code, at)
         np.maximum.at(last, code, at)
-        ends = dict(zip(names, zip(since.tolist(), last.tolist(), strict=True), strict=True))
-        self.figures.devices = shared.losing(self.figures.devices, ends)
+        lost = {names[n]: (float(since[n]), float(last[n])) for n in np.unique(code).tolist()}
+        for n, device in enumerate(self.figures.devices):
+            if device.name in lost:
+                first, end = lost[device.name]
+                self.figures.devices[n] = device._replace(lost_since=first, lost_until=end)
 
     # Messages
 
@@ -359,7 +365,6 @@ def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
 
 
 _COUNTED = ("received", "lost", "duplicates", "reordered")
-_FORM = "%d %b %Y, %H:%M %Z"
 
 
 def _delays(

@@ -61,8 +61,6 @@ class Arrivals:
     def of(cls, table: pa.Table) -> Arrivals:
         """Read a table with the columns row, device, boot, seq, at, offset, delay."""
         devices = table["device"].combine_chunks().dictionary_encode()
-        if isinstance(devices, pa.ChunkedArray):
-            devices = devices.combine_chunks()
 
         def ints(name: str) -> Ints:
             found: Ints = table[name].to_numpy().astype(np.int64, copy=False)
@@ -249,9 +247,7 @@ class _Batch:
         range_group, ranges = self._ranges(fresh & ~unsure, boots)
         timed = np.flatnonzero(fresh & self.packs.timed)
         more_group, more = groups.bins(self.group[timed], self.packs.delay[timed])
-        delay_group, delays = groups.added(
-            np.concatenate([self.delay_group, more_group]), np.concatenate([self.delays, more])
-        )
+        delay_group, delays = groups.merged((self.delay_group, self.delays), (more_group, more))
         seen = zip(
             ids,
             groups.packed(range_group, ranges, self.groups),
@@ -470,31 +466,23 @@ class _Devices:
         device = self.of_group[self._batch.group]
         heard = np.full(self.count, UNKNOWN)
         np.maximum.at(heard, device, packs.at)
-        delay_group, delays = groups.unpacked(was["delays"], BIN)
         more_group, more = self._delays
-        delay_group, delays = groups.added(
-            np.concatenate([delay_group, self.of_group[more_group]]),
-            np.concatenate([delays, more]),
+        delay_group, delays = groups.merged(
+            groups.unpacked(was["delays"], BIN), (self.of_group[more_group], more)
         )
         arrived, newest, intervals, usual, kept = self._intervals(device, was)
+        begins = np.flatnonzero(groups.starts(self._batch.device))
+        first: list[int] = np.minimum.reduceat(self._firsts, begins).tolist()
+        sums = [np.add.reduceat(self._sums[name], begins).tolist() for name in SUMS]
         return list(
             zip(
                 (later(a, b) for a, b in zip(was["heard"], heard.tolist(), strict=True)),
                 arrived, newest, usual, intervals,
                 groups.packed(delay_group, delays, self.count),
-                kept, self._first(), self._first(), *self._sum(), self.id.tolist(),
+                kept, first, first, *sums, self.id.tolist(),
                 strict=True,
             )
         )  # fmt: skip
-
-    def _first(self) -> list[int]:
-        begins = np.flatnonzero(groups.starts(self._batch.device))
-        found: list[int] = np.minimum.reduceat(self._firsts, begins).tolist()
-        return found
-
-    def _sum(self) -> list[list[int]]:
-        begins = np.flatnonzero(groups.starts(self._batch.device))
-        return [np.add.reduceat(self._sums[name], begins).tolist() for name in SUMS]
 
     def _intervals(
         self, device: Ints, was: dict[str, list[Any]]
@@ -523,9 +511,8 @@ class _Devices:
             last[one] = later(last[one], int(batch.packs.at[row]))
             newest[one] = int(batch.boot[batch.group[row]])
         old_group, old = groups.unpacked(was["intervals"], BIN)
-        more_group, more = groups.bins(group[~none], lasting[~none])
-        bin_group, rows_ = groups.added(
-            np.concatenate([old_group, more_group]), np.concatenate([old, more])
+        bin_group, rows_ = groups.merged(
+            (old_group, old), groups.bins(group[~none], lasting[~none])
         )
         median = groups.percentiles(bin_group, rows_, self.count, [0.5])[:, 0]
         usual = [None if math.isnan(value) else value / 1e6 for value in median.tolist()]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..delta import Delta
-from ..delta_files import Added, Files
+from ..delta_files import Added
 from . import taking
 from .arrivals import Arrivals, Marked, State
 from .groups import Bools
@@ -37,9 +36,7 @@ class Batch:
 
     def __init__(self, state: State, parts: list[Taken]) -> None:
         self.parts = parts
-        keys = (
-            pa.concat_tables(part.keys for part in parts) if parts else taking.KEYS.empty_table()
-        )
+        keys = pa.concat_tables([taking.KEYS.empty_table(), *(part.keys for part in parts)])
         self._keys = keys.append_column(_ROW, pa.array(np.arange(len(keys))))
         counting = pc.and_(keys["boot"].is_null(), keys["seq"].is_valid())
         counted, counters = state.numbered(self._keys.filter(counting))
@@ -47,7 +44,7 @@ class Batch:
         known = self._keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
         arrivals = Arrivals.of(pa.concat_tables([known, counted]))
         others = Unnumbered.of(self._keys.filter(pc.invert(numbered)))
-        came = _together([part.came for part in parts])
+        came = Came.together([part.came for part in parts])
         self.messages = int(came.messages.sum())
         now = int(came.last.max()) if len(came.last) else None
         statuses = [status for part in parts for status in part.statuses]
@@ -74,17 +71,13 @@ class Batch:
             begin = end
         return found
 
-    def files(
-        self, tables: Mapping[str, Delta], files: Mapping[str, Files]
-    ) -> dict[str, list[Added]]:
-        """Return the files with the rows that are right, and write those that are not again."""
-        found = {
-            name: [file for part in self.parts for file in part.files[name]] for name in files
-        }
-        for fix in self.fixes():
-            found[fix.table] = [file for file in found[fix.table] if file.path != fix.path]
-            found[fix.table] += taking.fixed(tables[fix.table].folder, files[fix.table], fix)
-        return found
+    def files(self, table: str, again: Mapping[str, list[Added]]) -> list[Added]:
+        """Return the files of a table with the rows that are right.
+
+        again  by the path of a file that is not right, those that were written instead
+        """
+        found = [file for part in self.parts for file in part.files[table]]
+        return [right for file in found for right in again.get(file.path, [file])]
 
     def odd(self) -> list[tuple[str, int, str]]:
         """Return what people are to know: text, how often, an example."""
@@ -99,11 +92,3 @@ class Batch:
             (WITHOUT_VALUE, *of("without_value")), (OUT_OF_TIME, *of("out_of_time")),
             (UNSURE, self.marked.unsure, ""),
         ]  # fmt: skip
-
-
-def _together(parts: Sequence[Came]) -> Came:
-    if not parts:
-        return Came.nothing()
-    rows = ((part.at, part.messages, part.first, part.last) for part in parts)
-    at, messages, first, last = (np.concatenate(each) for each in zip(*rows, strict=True))
-    return Came(at, messages, first, last, [dead for part in parts for dead in part.dead])

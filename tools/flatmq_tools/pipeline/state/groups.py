@@ -151,6 +151,12 @@ def added(group: Ints, rows: Rows) -> tuple[Ints, Rows]:
     return group[first], whole
 
 
+def merged(*parts: tuple[Ints, Rows]) -> tuple[Ints, Rows]:
+    """Return the sum of several distributions, each with the groups of its bins."""
+    every, rows = zip(*parts, strict=True)
+    return added(np.concatenate(every), np.concatenate(rows))
+
+
 def percentiles(
     group: Ints, rows: Rows, groups: int, parts: Sequence[float]
 ) -> NDArray[np.float64]:

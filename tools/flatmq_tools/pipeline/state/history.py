@@ -98,6 +98,16 @@ class Came:
         none = np.empty(0, np.int64)
         return cls(none, none, none, none)
 
+    @classmethod
+    def together(cls, parts: Sequence[Came]) -> Came:
+        """Return what came in all of these."""
+        every = [cls.nothing(), *parts]
+        at, messages, first, last = (
+            np.concatenate([getattr(part, name) for part in every])
+            for name in ("at", "messages", "first", "last")
+        )
+        return cls(at, messages, first, last, [dead for part in every for dead in part.dead])
+
 
 @dataclass
 class Packs:
@@ -266,33 +276,34 @@ class Boots:
 
 def hours_of(boots: Boots) -> DeviceSteps:
     """Return what packs with numbers add to the hours of devices."""
-    hour = boots.at // HOUR
-    first = groups.starts(boots.group, hour)
+    first = groups.starts(boots.group, boots.at // HOUR)
     segment = np.cumsum(first) - 1
     heads = np.flatnonzero(first)
     group = boots.group[heads]
     count = len(heads)
     lost, unheard = _by_segment(boots, segment, group, count)
-    device = boots.device[group]
-    keys, of = np.unique(
-        np.stack([hour[heads], device, np.ones(count, np.int64)]), axis=1, return_inverse=True
-    )
-    of = of.reshape(-1)
-    sums = np.zeros((5, keys.shape[1]), np.int64)
-    simple = (boots.fresh, None, None, ~boots.fresh, boots.reordered)
-    for row, marks in zip(sums, simple, strict=True):
-        if marks is not None:
-            row[:] = np.bincount(of[segment[marks]], None, keys.shape[1])
-    np.add.at(sums[1], of, lost)
-    np.add.at(sums[2], of, unheard)
-    earliest, latest = np.full(keys.shape[1], _FAR_AWAY), np.full(keys.shape[1], UNKNOWN)
-    np.minimum.at(earliest, of[segment], boots.at)
-    np.maximum.at(latest, of[segment], boots.at)
+    steps, of = _device_steps(HOUR, boots.at[heads], boots.device[group], np.ones_like(heads))
+    mine = of[segment]
+    for n, marks in ((0, boots.fresh), (3, ~boots.fresh), (4, boots.reordered)):
+        steps.sums[n] = np.bincount(mine[marks], None, len(steps.at))
+    np.add.at(steps.sums[1], of, lost)
+    np.add.at(steps.sums[2], of, unheard)
+    np.minimum.at(steps.first, mine, boots.at)
+    np.maximum.at(steps.heard, mine, boots.at)
     timed = boots.fresh & boots.timed
-    bin_group, bins = groups.bins(of[segment[timed]], boots.delay[timed])
-    return DeviceSteps(
-        HOUR, keys[0] * HOUR, keys[1], keys[2], earliest, latest, sums, bin_group, bins
-    )
+    steps.group, steps.delays = groups.bins(mine[timed], boots.delay[timed])
+    return steps
+
+
+def _device_steps(width: int, at: Ints, device: Ints, numbered: Ints) -> tuple[DeviceSteps, Ints]:
+    """Return steps of devices without sums, and which of them each row is in."""
+    keys, of = np.unique(np.stack([at // width, device, numbered]), axis=1, return_inverse=True)
+    count = keys.shape[1]
+    steps = DeviceSteps(
+        width, keys[0] * width, keys[1], keys[2], np.full(count, _FAR_AWAY),
+        np.full(count, UNKNOWN), np.zeros((5, count), np.int64), *groups.bins(keys[0, :0], at[:0]),
+    )  # fmt: skip
+    return steps, of.reshape(-1)
 
 
 def _by_segment(boots: Boots, segment: Ints, group: Ints, count: int) -> tuple[Ints, Ints]:
@@ -336,40 +347,23 @@ def hours_of_others(packs: Packs, live: Bools, copy: Bools) -> DeviceSteps:
     `live` are those that were not retained, `copy` those that the broker marked as sent
     before.
     """
-    hour = packs.at // HOUR
-    keys, of = np.unique(
-        np.stack([hour, packs.device, np.zeros(len(hour), np.int64)]), axis=1, return_inverse=True
-    )
-    of = of.reshape(-1)
-    count = keys.shape[1]
-    sums = np.zeros((5, count), np.int64)
-    sums[0] = np.bincount(of[~copy], None, count)
-    sums[3] = np.bincount(of[copy], None, count)
-    earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
-    np.minimum.at(earliest, of, packs.at)
-    np.maximum.at(latest, of[live], packs.at[live])
-    bin_group, bins = groups.bins(of[packs.counted], packs.delay[packs.counted])
-    return DeviceSteps(
-        HOUR, keys[0] * HOUR, keys[1], keys[2], earliest, latest, sums, bin_group, bins
-    )
+    steps, of = _device_steps(HOUR, packs.at, packs.device, np.zeros_like(packs.at))
+    steps.sums[0] = np.bincount(of[~copy], None, len(steps.at))
+    steps.sums[3] = np.bincount(of[copy], None, len(steps.at))
+    np.minimum.at(steps.first, of, packs.at)
+    np.maximum.at(steps.heard, of[live], packs.at[live])
+    steps.group, steps.delays = groups.bins(of[packs.counted], packs.delay[packs.counted])
+    return steps
 
 
 def _widened(fine: DeviceSteps, width: int) -> DeviceSteps:
-    keys, of = np.unique(
-        np.stack([fine.at // width, fine.device, fine.numbered]), axis=1, return_inverse=True
-    )
-    of = of.reshape(-1)
-    count = keys.shape[1]
-    sums = np.zeros((5, count), np.int64)
-    for row, values in zip(sums, fine.sums, strict=True):
+    steps, of = _device_steps(width, fine.at, fine.device, fine.numbered)
+    for row, values in zip(steps.sums, fine.sums, strict=True):
         np.add.at(row, of, values)
-    earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
-    np.minimum.at(earliest, of, fine.first)
-    np.maximum.at(latest, of, fine.heard)
-    group, bins = groups.added(of[fine.group], fine.delays)
-    return DeviceSteps(
-        width, keys[0] * width, keys[1], keys[2], earliest, latest, sums, group, bins
-    )
+    np.minimum.at(steps.first, of, fine.first)
+    np.maximum.at(steps.heard, of, fine.heard)
+    steps.group, steps.delays = groups.added(of[fine.group], fine.delays)
+    return steps
 
 
 # Sets of devices
@@ -545,10 +539,7 @@ def _delays(db: sqlite3.Connection, steps: DeviceSteps) -> list[bytes | None]:
             known[mine[n]] = blob
     old_group, old = groups.unpacked(known, SHORT)
     place = np.searchsorted(some, steps.group)
-    group, bins = groups.added(
-        np.concatenate([old_group, place]),
-        np.concatenate([groups.lengthened(old), steps.delays]),
-    )
+    group, bins = groups.merged((old_group, groups.lengthened(old)), (place, steps.delays))
     found: list[bytes | None] = [None] * len(steps.at)
     blobs = groups.packed(group, groups.shortened(bins), len(some))
     for n, blob in zip(some.tolist(), blobs, strict=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from .. import checkpoints, delta_batches, delta_files, durable
 from ..delta import Delta
 from ..delta_files import Added, Files
-from ..jobs import columns
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads
 from ..mapping.births import Births
@@ -45,7 +45,6 @@ class Once:
     reads       how messages are read
     births      the birth certificates of Sparkplug B that are known
     bounds      how far the time of a reading may be from its arrival
-    status      topic filters of statuses; the second level names the device
     say         called with a text for people, how often, and an example: see `batch`
 
     If the state is missing or older than the query, the missing batches are read from raw.
@@ -54,7 +53,6 @@ class Once:
     def __init__(
         self, file: Path, raw: str, checkpoint: Path, tables: Mapping[str, Delta],
         reads: Reads | None = None, births: Births | None = None, bounds: Bounds | None = None,
-        status: Sequence[str] = columns.STATUS,
         say: Callable[[str, int, str], None] = lambda text, count, example: None,
     ) -> None:  # fmt: skip
         self._state = State(Store(file))
@@ -65,7 +63,6 @@ class Once:
         self._reads = reads or Reads()
         self._births = births
         self._bounds = bounds or Bounds()
-        self._status = status
         self._say = say
         self._last: tuple[str, int] | None = None
         """The query and number of the last batch that this has done whole."""
@@ -81,7 +78,7 @@ class Once:
             self._catch_up(spark, query, batch_id)
         elif place.batch == batch_id:
             return 0  # The run was killed before Spark recorded that the batch is done.
-        wanted = self._wanted(query, batch_id, spark)
+        wanted = self._wanted(query, batch_id)
         batched = Batch(self._state, self._taken(batch, wanted))
         if wanted:
             self._write(batched, wanted, query, batch_id, spark)
@@ -96,11 +93,11 @@ class Once:
         """Close the file."""
         self._state.store.close()
 
-    def _wanted(self, query: str, batch_id: int, spark: SparkSession) -> list[str]:
+    def _wanted(self, query: str, batch_id: int) -> list[str]:
         """Return the tables that lack a batch: only the first one may be there already."""
         if self._last == (query, batch_id - 1):
             return [*self._tables]
-        return [n for n, table in self._tables.items() if not table.has(query, batch_id, spark)]
+        return [n for n, table in self._tables.items() if not table.has(query, batch_id)]
 
     def _taken(self, units: DataFrame, tables: Sequence[str]) -> list[Taken]:
         """Have the tasks read the row groups, and write what becomes of them."""
@@ -113,9 +110,9 @@ class Once:
             read = partial(taking.certificates, self._raw, reads.mapping.births)
             found = [row for part in delta_batches.work(units, read) for row in part]
             births.add(sorted(found, key=lambda row: row[2:]))
-            reads = dataclasses.replace(reads, sessions=births.sessions(0))
+            reads = dataclasses.replace(reads, sessions=births.sessions())
         files = {name: self._files[name] for name in tables}
-        task = Task(self._raw, reads, self._bounds, self._status, files)
+        task = Task(self._raw, reads, self._bounds, files)
         return delta_batches.work(units, partial(taking.take, task))
 
     def _write(
@@ -124,13 +121,11 @@ class Once:
     ) -> None:  # fmt: skip
         """Add the rows of a batch to these tables, without those that came before."""
         wrong = [fix for fix in batched.fixes() if fix.table in tables]
-        right = self._fixed(spark, wrong)
+        again = self._fixed(spark, wrong)
         # A batch of the same number may not have other rows after a power cut.
         durable.batch(self._checkpoint, batch_id)
         for name in tables:
-            files = [f for part in batched.parts for f in part.files[name]]
-            bad = {fix.path for fix in wrong if fix.table == name}
-            files = [file for file in files if file.path not in bad] + right.get(name, [])
+            files = batched.files(name, again)
             if files or (not batch_id and name in _MADE):
                 self._tables[name].commit(files, SCHEMAS[name], query, batch_id)
         for fix in wrong:
@@ -138,22 +133,19 @@ class Once:
                 delta_files.store(self._tables[fix.table].folder).delete_file(fix.path)
 
     def _fixed(self, spark: SparkSession, wrong: list[Fix]) -> dict[str, list[Added]]:
-        """Have tasks write files again."""
+        """Have tasks write files again; return the new ones by the path of each old one."""
         if not wrong:
             return {}
-        where = {name: (self._tables[name].folder, files) for name, files in self._files.items()}
+        files = self._files
 
         def again(rows: list[tuple[bytes]]) -> list[tuple[str, list[Added]]]:
             each = [pickle.loads(data) for (data,) in rows]
-            return [(fix.table, taking.fixed(*where[fix.table], fix)) for fix in each]
+            return [(fix.path, taking.fixed(files[fix.table], fix)) for fix in each]
 
         tasks = min(len(wrong), spark.sparkContext.defaultParallelism)
         rows = spark.createDataFrame([(pickle.dumps(fix),) for fix in wrong], "fix binary")
-        found: dict[str, list[Added]] = {}
-        for part in delta_batches.work(rows.repartition(tasks), again):
-            for name, added in part:
-                found.setdefault(name, []).extend(added)
-        return found
+        parts = delta_batches.work(rows.repartition(tasks), again)
+        return dict(itertools.chain.from_iterable(parts))
 
     # From raw, if the state is older than the query
 

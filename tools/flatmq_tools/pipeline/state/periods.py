@@ -13,7 +13,6 @@ from . import groups, history
 from .groups import SHORT, Ints, Rows
 from .values import DAY, columns
 
-_WIDTHS = (history.SECOND, history.MINUTE, history.HOUR, DAY)
 _EVER = -(1 << 62)
 _SUMS = ("received", "lost", "unheard", "duplicates", "reordered")
 
@@ -92,7 +91,7 @@ class Periods:
 
     def finest(self, at: int) -> int:
         """Return the width of the shortest steps that are kept of a moment."""
-        return next(width for width in _WIDTHS if self._oldest[width] <= at or width == DAY)
+        return _finest(self._oldest, at)
 
     def rounded(self, since: int, until: int) -> tuple[int, int]:
         """Return a stretch of time that begins and ends with steps that are kept."""

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
-from ..delta import is_there, replace
+from ..delta import replace
 from ..tables import SNAPSHOTS, of
 from . import tables
 from .store import Place, Store
@@ -58,7 +59,7 @@ class Snapshots:
             return time.monotonic() - begun
 
     def _refresh(self, store: Store) -> None:
-        there = all(is_there(of(self._out, name)) for name in SNAPSHOTS)
+        there = all(DeltaTable.is_deltatable(of(self._out, name)) for name in SNAPSHOTS)
         if there and store.place() == self._written:
             return  # Nothing came since.
         self._close(store)

@@ -80,28 +80,39 @@ class Devices:
         self._rows = columns(found, _DEVICE)
         self.ids = np.array(self._rows["id"], np.int64)
         self.names = pa.array(self._rows["name"], pa.string())
-        usual = np.array([np.nan if u is None else u for u in self._rows["usual"]], np.float64)
-        self._usual = usual
-        ranked = np.sort(usual[~np.isnan(usual)])
-        fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
-        self.after = QUIET * np.where(np.isnan(usual), fleet, usual)
+        self._usual = np.array(
+            [np.nan if u is None else u for u in self._rows["usual"]], np.float64
+        )
+        self.after = QUIET * _or_of_fleet(self._usual)
         """s without a pack after which each is silent."""
         self.asleep = np.array([s == "asleep" for s in self._rows["status"]], np.bool_)
-        self.heard = ints(self._rows["heard"])
         self.arrived = ints(self._rows["arrived"])
         self.newest = ints(self._rows["newest"])
-        self.sent = known(self.heard)
-        now = 0 if self.now is None else self.now
-        self.silent_s = np.where(self.sent, (now - self.heard) / 1e6, np.nan)
-        self.silent = (self.silent_s > self.after) & ~self.asleep
+        heard = ints(self._rows["heard"])
+        self.sent = known(heard)
+        """Which have sent packs with numbers."""
         names = ", ".join(_UNNUMBERED)
-        self._others = columns(
+        others = columns(
             db.execute(
                 f"SELECT {names} FROM unnumbered WHERE device IN "
                 "(SELECT id FROM devices WHERE heard IS NULL) ORDER BY device"
             ).fetchall(),
             _UNNUMBERED,
         )
+        at = self.position(np.array(others["device"], np.int64))
+        group, bins = groups.unpacked(others["intervals"], BIN)
+        parts = groups.percentiles(group, bins, len(at), (0.5, 0.95)) / 1e6
+        self._usual[at], self.after[at] = parts[:, 0], QUIET_UNNUMBERED * _or_of_fleet(parts[:, 1])
+        heard[at] = ints(others["heard"])
+        now = 0 if self.now is None else self.now
+        self.silent_s = np.where(known(heard), (now - heard) / 1e6, np.nan)
+        self.silent = (self.silent_s > self.after) & ~self.asleep
+        for name in ("first", "heard", "received", "duplicates", "delays"):
+            for one, value in zip(at.tolist(), others[name], strict=True):
+                self._rows[name][one] = value
+        for name in ("reboots", "lost", "unheard", "reordered"):  # nobody knows
+            for one in at.tolist():
+                self._rows[name][one] = None
 
     def position(self, ids: Ints) -> Ints:
         """Return where devices with these numbers are."""
@@ -111,61 +122,28 @@ class Devices:
         """Return the newest status of each; null if it has none."""
         return pa.array(self._rows["status"], pa.string()).take(pa.array(positions))
 
-    def silent_after(self) -> list[float]:
-        """Return the seconds without a message after which each device is silent.
-
-        Those without numbers are included.
-        """
-        after = self.after.copy()
-        at = self.position(np.array(self._others["device"], np.int64)).tolist()
-        if at:
-            after[at] = self._of_others()[3]
-        found: list[float] = after.tolist()
-        return found
-
     def table(self) -> pa.Table:
         """Return the table devices."""
-        rows = {name: list(values) for name, values in self._rows.items()}
-        usual, silent_s, silent = self._usual.copy(), self.silent_s.copy(), self.silent.copy()
-        others = self._others
-        at = self.position(np.array(others["device"], np.int64)).tolist()
-        for name in ("first", "heard", "received", "duplicates", "delays"):
-            for one, value in zip(at, others[name], strict=True):
-                rows[name][one] = value
-        for name in ("reboots", "lost", "unheard", "reordered"):  # nobody knows
-            for one in at:
-                rows[name][one] = None
-        if at:
-            usual[at], silent_s[at], silent[at], _ = self._of_others()
+        rows = self._rows
         group, bins = groups.unpacked(rows["delays"], BIN)
         delays = groups.percentiles(group, bins, len(self.ids), _PARTS) / 1000
         values: dict[str, Any] = {name: rows[name] for name in DEVICES.names if name in rows}
         values |= {
             "device": self.names,
             **{name: _floats(delays[:, n]) for n, name in enumerate(_DELAYS)},
-            "usual_s": _floats(usual),
-            "silent_s": _floats(silent_s),
-            "silent": silent,
+            "usual_s": _floats(self._usual),
+            "silent_s": _floats(self.silent_s),
+            "silent": self.silent,
             "status_since": rows["status_at"],
         }
         return _table(values, DEVICES)
 
-    def _of_others(self) -> tuple[Any, Any, Any, Any]:
-        """Return the usual intervals and silences of devices without numbers.
 
-        Returns the intervals, how long they are silent, whether that is too long, and how
-        long would be.
-        """
-        others = self._others
-        count = len(others["device"])
-        group, bins = groups.unpacked(others["intervals"], BIN)
-        usual, long = (groups.percentiles(group, bins, count, (0.5, 0.95)) / 1e6).T
-        ranked = np.sort(long[~np.isnan(long)])
-        fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
-        after = QUIET_UNNUMBERED * np.where(np.isnan(long), fleet, long)
-        heard = ints(others["heard"])
-        silent_s = np.where(known(heard), ((self.now or 0) - heard) / 1e6, np.nan)
-        return usual, silent_s, silent_s > after, after
+def _or_of_fleet(usual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the usual intervals, or the median of all where a device has none."""
+    ranked = np.sort(usual[~np.isnan(usual)])
+    fleet = ranked[(len(ranked) + 1) // 2 - 1] if len(ranked) else np.nan
+    return np.where(np.isnan(usual), fleet, usual)
 
 
 def of_boots(

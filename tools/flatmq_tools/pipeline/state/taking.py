@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..delta_batches import Unit, read
+from ..delta_batches import read
 from ..delta_files import Added, Files, store
 from ..jobs import parsing
-from ..jobs.columns import INVALID, MESSAGE, pattern
+from ..jobs.columns import INVALID, MESSAGE
 from ..jobs.limits import Bounds
 from ..jobs.parsing import DIFFERS, RECORD, Reader, Reads, with_messages
+from ..log_rows import SCHEMA
 from .arrivals import Status
 from .groups import Bools, Ints
 from .history import SECOND, Came, Dead
 from .values import DAY
 
 _UTC = pa.timestamp("us", "UTC")
-_TYPES = {
-    "string": pa.string(), "binary": pa.binary(), "timestamp": _UTC, "int": pa.int32(),
-    "boolean": pa.bool_(), "bigint": pa.int64(),
-}  # fmt: skip
-MESSAGES = pa.schema([(name, _TYPES[kind]) for name, kind in (MESSAGE | INVALID).items()])
+MESSAGES = pa.schema([SCHEMA.field(name) for name in (*MESSAGE, *INVALID)])
 _VALUES = pa.schema(
     [
         ("device", pa.string()), ("boot", pa.int64()), ("seq", pa.int64()), *RECORD,
@@ -47,6 +45,7 @@ SCHEMAS = {
     "dead_letters": pa.schema([*(MESSAGES.field(n) for n in MESSAGE), ("reason", pa.string())]),
 }
 """By table, its columns."""
+_OF_STATUS = re.compile(rb"dev/([^/+#]*)/status")  # a topic name, of which this is the device
 _STATUS = 32  # characters of a status that are kept
 _TOPIC = 200  # characters of the topic name of a dead letter that are kept
 _PER_PACK = ("measurements", "out_of_time", "without_value")
@@ -70,14 +69,12 @@ class Task:
     raw     the folder or URL of the table
     reads   how messages are read
     bounds  how far the time of a reading may be from its arrival
-    status  topic filters of statuses; the second level names the device
     files   by table, where its rows go: some of SCHEMAS
     """
 
     raw: str
     reads: Reads
     bounds: Bounds
-    status: Sequence[str]
     files: Mapping[str, Files]
 
 
@@ -99,12 +96,12 @@ class Taken:
 
 def take(task: Task, units: list[tuple[str, int]]) -> Taken:
     """Read row groups, by path and number, and write what they become."""
-    return taken(task, read(task.raw, map(Unit._make, units), MESSAGES))
+    return taken(task, read(task.raw, units, MESSAGES))
 
 
 def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
     """Write what messages become. They have the columns of MESSAGES."""
-    reader, heard = Reader(task.reads), _Heard(task.status)
+    reader, heard = Reader(task.reads), _Heard()
     found: dict[str, str] = {}
     keys = []
     with contextlib.ExitStack() as stack:
@@ -131,11 +128,8 @@ def certificates(
     raw: str, expression: str, units: list[tuple[str, int]]
 ) -> list[tuple[str, bytes, int, int]]:
     """Return the birth certificates of Sparkplug B in row groups: see `parsing.certificates`."""
-    found = []
-    for messages in read(raw, map(Unit._make, units), MESSAGES):
-        valid = messages.filter(messages["invalid_properties"].is_null())
-        found += parsing.certificates(valid, expression)
-    return found
+    found = (parsing.certificates(messages, expression) for messages in read(raw, units, MESSAGES))
+    return [*itertools.chain.from_iterable(found)]
 
 
 def _keys(packs: pa.RecordBatch, per_pack: Sequence[Ints]) -> pa.RecordBatch:
@@ -215,9 +209,8 @@ def _example(
 class _Heard:
     """Knowledge of messages that takes no parsing, and dead letters."""
 
-    def __init__(self, filters: Sequence[str]) -> None:
-        self._filters = [re.compile(pattern(each)) for each in filters]
-        self._seconds: list[tuple[Ints, Ints, Ints, Ints]] = []
+    def __init__(self) -> None:
+        self._came: list[Came] = []
         self._dead: list[Dead] = []
         self.statuses: dict[str, Status] = {}
 
@@ -228,21 +221,14 @@ class _Heard:
         second, begins, count = np.unique(ranked // SECOND, return_index=True, return_counts=True)
         if len(second):
             first = np.minimum.reduceat(ranked, begins)
-            self._seconds.append((first, count, first, np.maximum.reduceat(ranked, begins)))
+            self._came.append(Came(first, count, first, np.maximum.reduceat(ranked, begins)))
         names = messages["topic"].cast(pa.binary()).dictionary_encode()
-        devices = [self._device(name) for name in names.dictionary.to_pylist()]
-        wanted = np.array([device is not None for device in devices], np.bool_)
+        found = [_OF_STATUS.fullmatch(name) for name in names.dictionary.to_pylist()]
+        wanted = np.array([one is not None for one in found], np.bool_)
         if wanted.any():
             for n in np.flatnonzero(wanted[names.indices.to_numpy()]).tolist():
-                self._add_status(devices[names.indices[n].as_py()] or "", messages, n, int(at[n]))
-
-    def _device(self, topic: bytes) -> str | None:
-        """Return the device whose status comes on this topic; None for another topic."""
-        text = topic.decode(errors="replace")
-        levels = text.split("/")
-        if len(levels) > 1 and any(each.search(text) for each in self._filters):
-            return levels[1]
-        return None
+                one = found[names.indices[n].as_py()]
+                self._add_status(one[1].decode(errors="replace"), messages, n, int(at[n]))
 
     def _add_status(self, device: str, messages: pa.RecordBatch, n: int, at: int) -> None:
         payload = messages["payload"][n].as_py() or b""
@@ -262,10 +248,9 @@ class _Heard:
 
     def came(self) -> Came:
         """Return what came, by seconds."""
-        if not self._seconds:
-            return Came.nothing()
-        at, messages, first, last = map(np.concatenate, zip(*self._seconds, strict=True))
-        return Came(at, messages, first, last, self._dead)
+        came = Came.together(self._came)
+        came.dead = self._dead
+        return came
 
 
 # Rows that are not to be in a table after all
@@ -306,10 +291,10 @@ def fixes(taken: Taken, copies: Bools, boots: pa.ChunkedArray) -> list[Fix]:
     return found
 
 
-def fixed(folder: str, files: Files, fix: Fix) -> list[Added]:
+def fixed(files: Files, fix: Fix) -> list[Added]:
     """Write a file again as it should be; the old one stays."""
     done = 0
-    with files, store(folder).open_input_file(fix.path) as file:
+    with files, store(files.folder).open_input_file(fix.path) as file:
         for rows in pq.ParquetFile(file).iter_batches():
             part = slice(done, done + len(rows))
             done += len(rows)

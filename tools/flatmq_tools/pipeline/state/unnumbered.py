@@ -121,9 +121,7 @@ def delays(ids: Ints, packs: Unnumbered) -> Packs:
 
 def _more(blobs: Sequence[bytes | None], group: Ints, values: Ints, count: int) -> list[bytes]:
     """Return distributions with more values."""
-    old_group, old = groups.unpacked(blobs, BIN)
-    more_group, more = groups.bins(group, values)
-    of, rows = groups.added(np.concatenate([old_group, more_group]), np.concatenate([old, more]))
+    of, rows = groups.merged(groups.unpacked(blobs, BIN), groups.bins(group, values))
     return groups.packed(of, rows, count)
 
 
