@@ -1,13 +1,16 @@
-"""A command without the extra that it needs: its help is there, and an error names the extra."""
+"""Commands without the extra that they need, and errors of the system."""
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from flatmq_tools.cli import main as cli
+from flatmq_tools.typed import command
 
 
 def test_the_pipeline_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +21,15 @@ def test_the_pipeline_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None
     done = CliRunner().invoke(cli, ["pipeline", "export", "tables", "out"])
     assert done.exit_code == 1
     assert done.output.endswith("pip install 'flatmq[pipeline]'\n")
+
+
+def test_an_error_of_the_system_is_a_sentence() -> None:
+    group = click.Group()
+
+    @command(group)
+    def fails() -> int:
+        raise OSError(errno.EROFS, "Read-only file system", "out/raw")
+
+    done = CliRunner().invoke(group, ["fails"])
+    said = f"Error: [Errno {errno.EROFS}] Read-only file system: 'out/raw'\n"
+    assert (done.exit_code, done.output) == (1, said)

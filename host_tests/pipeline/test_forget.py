@@ -142,16 +142,20 @@ def _landed(out: Path, *devices: str) -> None:
 
 def test_a_log_of_an_ingest_and_other_topics(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    topics = [("dev/a/x", b"1"), ("gateway/1", b"of a"), ("zigbee/lamp", b"2"), ("other", b"a")]
+    topics = [
+        ("dev/a/x", b"1"), ("gateway/1", b"of a"), ("zigbee/lamp", b"2"), ("other", b"a"),
+        ("zigbee/a", b""),
+    ]  # fmt: skip
     land(out, [Message(topic, payload) for topic, payload in topics])
     with log.Writer(tmp_path / "log") as writer:
         writer.append(peer.publish(b"dev/a/x", b"1") + peer.publish(b"t", b"2"), 2, MINUTE)
     status, text = _forget("a", out, "--log", tmp_path / "log")
-    assert status == 0 and "2 messages in raw still have a in their payload" in text
-    assert "gateway/1, other: name those" in text
+    assert status == 0 and "still have a in their topic or payload" in text
+    assert "4 messages in raw" in text
+    assert "gateway/1, other, zigbee/a, zigbee/lamp: name those" in text
     assert pa.Table.from_batches(log.read(tmp_path / "log", 0, 2))["topic"].to_pylist() == ["t"]
     assert _forget("lamp", out, "--topic", "zigbee/lamp")[0] == 0
-    assert sorted(row["topic"] for row in read(out / "raw")) == ["gateway/1", "other"]
+    assert sorted(row["topic"] for row in read(out / "raw")) == ["gateway/1", "other", "zigbee/a"]
     assert len(list((out / "raw").rglob("part-*.parquet"))) == 1, "no old file is left"
 
 

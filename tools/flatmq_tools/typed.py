@@ -59,7 +59,8 @@ def command(
             try:
                 status = _call(function, given)
             except Exception as error:
-                if not is_ours(error):
+                # A disk that is full or may not be written says which file it is about.
+                if not (is_ours(error) or (isinstance(error, OSError) and error.strerror)):
                     raise
                 raise click.ClickException(str(error)) from error
             sys.exit(status)

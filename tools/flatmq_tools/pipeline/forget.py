@@ -110,12 +110,13 @@ def _places(out: Path) -> dict[str, int]:
 
 
 def _named(out: Path, rows: Rows) -> tuple[int, list[str]]:
-    """Return how many payloads that are left in raw have the device's name, and their topics."""
+    """Return how many messages left in raw have the device's name somewhere, and their topics."""
     count, topics = 0, set()
     if DeltaTable.is_deltatable(str(out / "raw")):
         rows_of = DeltaTable(str(out / "raw")).to_pyarrow_dataset()
         for batch in rows_of.to_batches(columns=["topic", "payload"]):
-            found = batch.filter(pc.match_substring(batch["payload"], rows.device))
+            named = (pc.match_substring(batch[n], rows.device) for n in ("topic", "payload"))
+            found = batch.filter(pc.or_kleene(*named))
             count += len(found)
             topics.update(found["topic"].to_pylist())
     return count, sorted(topics)
@@ -141,8 +142,8 @@ def main(device: str, out: Path, filters: Sequence[str], logs: Sequence[Path]) -
     if count:
         some = ", ".join([*topics[:_TOPICS], *["..."] * (len(topics) > _TOPICS)])
         console.print(
-            f"{count:,} messages in raw still have {device} in their payload, on {some}: name "
-            "those that are the device's with --topic",
+            f"{count:,} messages in raw still have {device} in their topic or payload, on {some}: "
+            "name those that are the device's with --topic",
             markup=False, soft_wrap=True,
         )  # fmt: skip
     return 0 if total else 1
