@@ -416,8 +416,8 @@ class Oracle:
             self.name = name
             self.passing_by = self.offset = 0
             self.total = head.length - 2
+            self.repeats = False  # that is known once its identifier has passed
             m = Packet("PUBLISH", qos=first >> 1 & 3, dup=first >> 3 & 1)
-            self.repeats = self.is_held(m)
             self.take_large(head, 2, m)
             return True
         least = n + 4 if self.v5 else n  # with the length of the properties

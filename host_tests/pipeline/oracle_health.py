@@ -97,7 +97,7 @@ def tables(events: Sequence[Event]) -> dict[str, pa.Table]:
         after = of_all if own is None else own
         after = math.inf if after is None else after * (QUIET if one.packs else QUIET_UNNUMBERED)
         silent_s = None if one.heard is None else seconds(one.heard, now)
-        asleep = bool(one.packs) and one.status == "asleep"
+        asleep = one.status == "asleep"
         silence = {
             "silent_s": silent_s,
             "silent": silent_s is not None and silent_s > after and not asleep,

@@ -215,10 +215,12 @@ def agree(
     ordinary: Outcome,
     kept: list[dict[str, Any]],
     ours: Outcome,
+    rx_size: int = 4096,
 ) -> None:
     """Check what the bulk client kept against what the ordinary one delivered.
 
-    It has all of that, and every message that the ordinary one has skipped or left for.
+    It has all of that, and every message that the ordinary one has skipped or left for. Of one
+    with a topic name larger than the buffer, that one did not judge the properties.
     """
     handled = len(delivered) + ordinary.skipped
     if ours.ended != ordinary.ended:
@@ -229,7 +231,8 @@ def agree(
         assert repeats(data) or all(row["invalid_properties"] for row in last)
         kept = kept[:handled]
     assert len(kept) == handled
-    assert not any(row["invalid_properties"] for row in kept)
+    short = [row for row in kept if len(row["topic"].encode()) < rx_size - 9]
+    assert not any(row["invalid_properties"] for row in short)
     left_out = sum(delivered_of(row) != row for row in kept)
     rest = iter([delivered_of(row) for row in kept if is_name(row["topic"])])
     assert all(row in rest for row in delivered), "in this order"
@@ -281,7 +284,7 @@ def test_hostile_bytes(version: int, writer: log.Writer, monkeypatch: pytest.Mon
         pieces = [1 + i % 7, 1 + i % 60] if i % 2 else [rx_size]
         found = both(version, writer, data, pieces, rx_size)
         try:
-            agree(data, *found)
+            agree(data, *found, rx_size)
         except AssertionError as error:
             raise AssertionError(f"{data.hex()} in pieces of {pieces}: {found}") from error
         ends.add(str(found[1].ended))

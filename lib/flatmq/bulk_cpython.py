@@ -50,14 +50,15 @@ def take_in_bulk(
     (_Pieces5 if isinstance(client, Client5) else _Pieces)(client)
 
 
-def head_of(m: Message) -> bytearray:
+def head_of(m: Message, is_long: bool = False) -> bytearray:
     """Return a PUBLISH as it came, up to its payload.
 
     For a message that comes in pieces, its Remaining Length is that of the whole message.
+    `is_long` is `client.pieces.long`: the payload begins with the topic name.
     """
     if m.size:
-        head = len(m.topic).to_bytes(2, "big") + m.topic
-        if m.qos:
+        head = bytes(m.buf[:2]) if is_long else len(m.topic).to_bytes(2, "big") + m.topic
+        if m.qos and not is_long:
             head += m.id.to_bytes(2, "big")
     else:
         head = bytes(m.buf[m.t : m.at])
@@ -72,24 +73,28 @@ class _Pieces(Pieces):
 
     def begin(self, at: int, have: int) -> Any:
         n = super().begin(at, have)
-        self.blind = self.long
+        self.blind = False
         return n
 
+    def call(self) -> object:
+        if not self.long:
+            return super().call()
+        self.taken = True
+        return self.client.on_message(self.message)  # type: ignore[misc]
 
-class _Pieces5(Pieces5):
+
+class _Pieces5(_Pieces, Pieces5):
     """The same, with any properties."""
 
     def _carried(self, at: int, n: int, have: int) -> int:
         m = self.message
-        if n + 4 > at + len(m.buf) // 2 - 1:
-            return super()._carried(at, n, have)
-        size = number(m.buf, n, have)
-        if size < 0:
-            return -_PROPERTIES if n + 4 <= have else 0
-        if n + 1 + (size & 3) + (size >> 2) > m.end:
-            return -_PROPERTIES
+        if n + 4 <= at + len(m.buf) // 2 - 1:
+            size = number(m.buf, n, have)
+            if size < 0:
+                return -_PROPERTIES if n + 4 <= have else 0
+            if n + 1 + (size & 3) + (size >> 2) > m.end:
+                return -_PROPERTIES
         self.keep(n)
-        self.blind = False
         return n
 
 

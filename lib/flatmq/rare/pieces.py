@@ -96,7 +96,7 @@ class Pieces:
         c = self.client
         if m.first & 4 and c.two is None:
             c.two = load("qos2")
-        self.new = m.first & 6 != 4 or c.two.is_new(c, m.pid)
+        self.new = self.long or m.first & 6 != 4 or c.two.is_new(c, m.pid)
 
     def step(self, at: int, end: int, again: int) -> "Any":
         """Handle the next bytes of the payload.

@@ -261,7 +261,7 @@ class Bulk(_Base):
     def _take(self, m: Message) -> None:
         """Handle a piece of a message that is larger than the buffer."""
         if not m.offset:
-            self._piecemeal = head_of(m)
+            self._piecemeal = head_of(m, self.pieces.long)
             self._head = len(self._piecemeal)
         # If appending failed, the last piece comes again.
         del self._piecemeal[self._head + m.offset :]
