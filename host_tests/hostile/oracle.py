@@ -228,6 +228,10 @@ class Oracle:
             closed = self.by_peer and "closed" in self.why
             if closed:
                 self._accuse()
+            elif self.unacknowledged >= ACK_TIMEOUT or any(
+                r.waited >= ACK_TIMEOUT for r in self.requests
+            ):
+                self._accuse_requests()
                 closed = any(m.qos or m.stream or m.begun for m in self.out if not m.done)
             if closed and self.pending():
                 self.single = 2
@@ -258,6 +262,9 @@ class Oracle:
                 flying.append(m)
         if len(flying) == 1:
             flying[0].strikes += 1
+        self._accuse_requests()
+
+    def _accuse_requests(self) -> None:
         for r in self.requests:
             r.strikes += 1
         self.apart = self.apart or bool(self.requests)

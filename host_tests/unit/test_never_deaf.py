@@ -137,6 +137,28 @@ def test_a_request_has_a_time_of_its_own(kind: str, make: Make) -> None:
     assert (client.stats.losses, asked.granted) == (1, None)
 
 
+@pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
+def test_a_request_that_is_never_answered_is_tried_after_growing_pauses(
+    kind: str, make: Make
+) -> None:
+    """Everything else flows meanwhile, and the application hears of it once."""
+    told = []
+    bench = kept(make, on_dropped=lambda *why: told.append(why))
+    client = bench.client
+    _ = client.subscribe(b"t", print, 1) if kind == "SUBSCRIBE" else client.unsubscribe(b"t")
+    lasted = []
+    for _ in range(7):
+        begun = bench.clock.now
+        live(bench, HOUR, step=500)
+        lasted.append((bench.clock.now - begun) / 1000)
+        bench.online(present=True)
+        pid = client.publish(b"t", b"x", 1)
+        assert [p.first >> 4 for p in live(bench, 0.1) if p.first >> 4 == PUBLISH] == [PUBLISH]
+        bench.feed(peer.puback(pid))
+    assert lasted == sorted(lasted) and lasted[-1] > lasted[0] + 15
+    assert told == [(0, b"t", "the broker has not answered this topic filter")]
+
+
 @pytest.mark.parametrize("traffic", [False, True])
 def test_a_ping_for_which_messages_wait_has_a_time(traffic: bool, make: Make) -> None:
     """A message leaves alone, after PINGRESP, if the broker has closed on one before."""

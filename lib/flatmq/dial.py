@@ -21,6 +21,7 @@ _DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
 _END = const(1)
 _NOT_CONNECTED = const(2)
+_NO_ACKNOWLEDGEMENT = const(5)
 _LEFT = const(7)
 _LENGTH = const(23)
 _SECOND = const(25)
@@ -147,9 +148,9 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         c.alone = load("alone", "").Alone(c)
     if c.alone:
         c.alone.lost(closed, flight)
-    if closed and c.requests:
+    if (closed or error is _NO_ACKNOWLEDGEMENT) and c.requests:
         try:  # noqa: SIM105 (there is no contextlib on a board)
-            load("strays").lost(c, flight)
+            load("strays").lost(c, flight, closed)
         except MemoryError:  # it counts from the next such close on
             pass
     if c.large:

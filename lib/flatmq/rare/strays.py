@@ -120,12 +120,12 @@ def give_up(c: "Client", m: "Message") -> None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
 
 
-def lost(c: "Client", flight: "int | None") -> None:
-    """Handle that the peer has closed the connection, maybe on a request that was in flight.
+def lost(c: "Client", flight: "int | None", closed: bool) -> None:
+    """Handle the end of a connection, maybe because of a request that was in flight.
 
     With one request and no message in flight, that request waits for a while before it is tried
     again. With more, requests are sent one at a time from now on, and messages wait for them.
-    `flight`: see `dial.mark`.
+    `flight`: see `dial.mark`. The peer has `closed` it, or has not answered.
     """
     n = c.subs.count(c)
     if n > 1 or (n and flight is not None):
@@ -137,5 +137,6 @@ def lost(c: "Client", flight: "int | None") -> None:
             r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
             r.strikes += 1
             if r.strikes == _TELL and c.on_dropped is not None:
+                reason = "closed the connection on" if closed else "has not answered"
                 for f in r.filters:
-                    c.on_dropped(0, f, "the broker closed the connection on this topic filter")
+                    c.on_dropped(0, f, f"the broker {reason} this topic filter")
