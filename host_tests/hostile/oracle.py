@@ -228,11 +228,11 @@ class Oracle:
             closed = self.by_peer and "closed" in self.why
             if closed:
                 self._accuse()
+                closed = any(m.qos or m.stream or m.begun for m in self.out if not m.done)
             elif self.unacknowledged >= ACK_TIMEOUT or any(
                 r.waited >= ACK_TIMEOUT for r in self.requests
             ):
                 self._accuse_requests()
-                closed = any(m.qos or m.stream or m.begun for m in self.out if not m.done)
             if closed and self.pending():
                 self.single = 2
             elif self.single and not self.one_at_a_time():

@@ -111,15 +111,8 @@ class Pieces:
         last = m.offset + end - at == m.size
         if last and m.first & 6 and len(c.acks) > c.space:
             return HOLD
-        if self.long and m.first & 6:
-            for i in (0, 1):
-                n = (m.buf[0] << 8 | m.buf[1]) + i - m.offset + at
-                if at <= n < end:
-                    m.pid |= m.buf[n] << 8 >> 8 * i
-            if last:
-                if not m.pid:
-                    return _ID_0
-                self.new = not m.first & 4 or c.two.is_new(c, m.pid)
+        if self.long and m.first & 6 and not self.identify() and last:
+            return _ID_0
         if again and again == c.give_up:
             load("strays").give_up(c, m)
             self.new = False
@@ -130,6 +123,21 @@ class Pieces:
             m.offset = m.size = 0
             self.done(m)
         return None
+
+    def identify(self) -> int:
+        """Take what a piece has of the packet identifier, which follows the topic name.
+
+        Returns what is known of it.
+        """
+        m = self.message
+        n = (m.buf[0] << 8 | m.buf[1]) - m.offset + m.at
+        if m.at <= n < m.end:
+            m.pid |= m.buf[n] << 8
+        n += 1
+        if m.at <= n < m.end:
+            m.pid |= m.buf[n]
+            self.new = not m.first & 4 or self.client.two.is_new(self.client, m.pid)
+        return m.pid
 
     def call(self) -> "object":
         """Call the handlers with a piece."""
