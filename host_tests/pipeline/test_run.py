@@ -298,6 +298,8 @@ def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None
     [
         ("out --filter a/#", 2, "options of the connection need --broker"),
         ("out --option qos=1", 2, "options of the connection need --broker"),
+        ("out --broker x:y", 1, "brokerUrl = 'x:y': tcp://host:port or ssl://host:port"),
+        ("out --broker h --option qos=3", 1, "qos = '3'"),
         ("out --keep 12h", 2, "--keep must be at least 1d, not 43200s"),
         ("out --keep soon", 2, "a duration must be a number and"),
         ("out --state s", 2, "--state needs an OUT that is a URL"),

@@ -226,7 +226,7 @@ def run(
     from . import run as runs
     from .jobs.limits import Bounds
     from .mapping.files import load
-    from .options import of_trust, with_defaults
+    from .options import of_trust, parse, with_defaults
 
     if broker is None and (option or trust is not None or filters):
         raise click.UsageError("options of the connection need --broker")
@@ -239,6 +239,7 @@ def run(
         source = with_defaults(option, given)
         if PASSWORD in os.environ and "username" in option:
             source.setdefault("password", os.environ[PASSWORD])
+        parse(with_defaults(source, {"localStorage": str(state or out)}))
     if keep is not None and keep < 86_400:
         raise click.BadParameter(f"--keep must be at least 1d, not {keep:g}s")
     url = out if "://" in out else None
