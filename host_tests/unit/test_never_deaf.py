@@ -141,7 +141,7 @@ def test_a_request_has_a_time_of_its_own(kind: str, make: Make) -> None:
 def test_a_request_that_is_never_answered_is_tried_after_growing_pauses(
     kind: str, make: Make
 ) -> None:
-    """Everything else flows meanwhile, and the application hears of it once."""
+    """Everything else flows meanwhile, and the application learns of it once."""
     told = []
     bench = kept(make, on_dropped=lambda *why: told.append(why))
     client = bench.client
