@@ -254,10 +254,10 @@ class MQTTClient:
         """
         c = self._client
         left = ticks_diff(self._end, port.ticks_ms())
-        if left > 0:
-            c.poll(left)
-        else:
+        if left <= 0:
             self._fail(OSError(errno.ETIMEDOUT, "no answer from the broker"))
+        if c.connected:  # else it would wait for the next try
+            c.poll(left)
         while self._early:
             self._call()
         self._check()
