@@ -194,6 +194,9 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"user": b"u", "password": 5}, "password must be"),
     ({"user": b"u", "password": LONG}, "password must be at most 65535 bytes, not"),
     ({"password": b"p"}, "password needs a user"),
+    ({"tls": ""}, "tls must be a TLS, not str"),
+    ({"link": 1}, "link must be a link, not int"),
+    ({"link": object()}, "link must be a link, not object"),
 ]
 
 
@@ -203,7 +206,7 @@ def test_a_wrong_option_is_named(options: dict, text: str) -> None:
     if not options.keys() & {"host", "port"}:
         del given["host"]
     with fake_clock() as clock, pytest.raises((TypeError, ValueError)) as caught:
-        Client(**(given if "host" in given else {**given, "link": FakeLink(clock)}))
+        Client(**(given if "host" in given else {"link": FakeLink(clock), **given}))
     assert text in str(caught.value)
 
 

@@ -109,8 +109,10 @@ answers 64 8 268435456"""
             host = host.rpartition("@")[2]  # without the password of a URL
             raise ValueError(f"host must have neither scheme nor port, not {host!r}")
         number("port", port, 1, 65535)
-    if tls and not hasattr(tls, "link"):
+    if tls is not None and not hasattr(tls, "link"):
         raise TypeError(f"tls must be a TLS, not {type(tls).__name__}")
+    if link is not None and not hasattr(link, "stream"):
+        raise TypeError(f"link must be a link, not {type(link).__name__}")
     if tls and link:
         raise ValueError("tls must be None with a link: the link decides")
     c.version = version
