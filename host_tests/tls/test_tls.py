@@ -417,4 +417,4 @@ def test_the_port_of_the_client() -> None:
     with pytest.raises(TypeError, match="tls must be a TLS, not bool"):
         Client(b"c", "localhost", tls=True)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tls must be None with a link"):
-        Client(b"c", tls=TLS(pin=PIN), link=object())
+        Client(b"c", tls=TLS(pin=PIN), link=Client(b"c", "localhost").link)

@@ -48,6 +48,11 @@ def _turns(chip, sensors, parts=""):
     it.turn()
     it.turn()  # the subscription has gone out, and the status
     puback = packets.puback()
+    for request in list(it.client.requests):
+        n = len(request.filters)
+        link.feed(bytes((0x90, 2 + n, request.id >> 8, request.id & 255)) + b"\1" * n)
+        it.turn()
+    assert not it.client.requests
     if parts:
         _settle(it, link, puback)
     last = it.client.last_id
