@@ -360,6 +360,7 @@ def text(rows: Sequence[Row]) -> str:
     late = missed(rows)
     verdict = f"MISSED: {', '.join(late)}." if late else "Met."
     return (
+        "## Days behind a run\n\n`python -m flatmq_rigs history`: "
         f"{DEVICES} boards with a message a minute. Goal: CPU and memory of the last row are "
         f"at most {GOAL} times those of the first. {verdict}\n\n{results.table(head, lines)}"
     )
