@@ -61,9 +61,9 @@ class _Device:
     """All that came of a device, in the order of arrival."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        told = [event for event in events if event.seq is None]
-        self.status = (told[-1].status[:_STATUS] or None) if told else None
-        self.status_since = at(told[-1].at) if told else None
+        statuses = [event for event in events if event.seq is None]
+        self.status = (statuses[-1].status[:_STATUS] or None) if statuses else None
+        self.status_since = at(statuses[-1].at) if statuses else None
         packs = [event for event in events if event.seq is not None]
         self.packs = [event for event in packs if event.seq != -1]
         self.first = list({(pack.boot, pack.seq): pack for pack in self.packs[::-1]}.values())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from conftest import SharedBrokers, library
 from device import on_device
+from flatmq.umqtt import MQTTClient
 from flatmq_tools import broker
 from scenario_child import play
 from side_by_side import side_by_side
@@ -196,3 +199,32 @@ def test_umqtt_allocates_more_for_a_message(tmp_path: Path) -> None:
     before = int(_seen(program, "umqtt", "micropython")["receive"])
     after = _seen(umqtt_stage.moved(program, tmp_path), "flatmq", "micropython")
     assert 40 <= int(after["receive"]) < before
+
+
+@pytest.mark.parametrize("call", ["subscribe", "unsubscribe"])
+def test_a_call_on_a_connection_that_was_reset_waits_for_no_other(call: str) -> None:
+    waits = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = MQTTClient("unit", *server.getsockname())
+        client.set_callback(print)
+        accepted: Future[socket.socket] = Future()
+
+        def greet() -> None:
+            peer, _ = server.accept()
+            peer.recv(100)
+            peer.sendall(b"\x20\2\0\0")
+            accepted.set_result(peer)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        client.connect()
+        thread.join()
+        peer = accepted.result()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        inner = client._client
+        wait = inner.link.wait
+        inner.link.wait = lambda *given: (waits.append(inner.connected), wait(*given))
+        with pytest.raises(OSError, match=r"closed|reset|Broken pipe"):
+            getattr(client, call)(b"t")
+    assert all(waits), "it waited for the next try to connect"
