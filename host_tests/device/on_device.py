@@ -50,7 +50,15 @@ def _made() -> tempfile.TemporaryDirectory[str]:
     """A folder with all that is imported, removed when this process ends."""
     folder = tempfile.TemporaryDirectory(prefix="flatmq-device-")
     bytecode.compiled(Path(folder.name))
-    names = ("proof", "packets", "scripted_link", "scripted_bridge", "reader", "nodelay")
+    names = (
+        "proof",
+        "packets",
+        "scripted_link",
+        "scripted_bridge",
+        "reader",
+        "nodelay",
+        "little_memory",
+    )
     helpers = [HERE / f"{name}.py" for name in names]
     for source in [*helpers, *(HERE / "operations").glob("*.py")]:
         bytecode.compile_module(source, Path(folder.name, f"{source.stem}.mpy"), source.name)

@@ -30,11 +30,16 @@ def load(name: str, path: str = "rare.") -> "object":
     This is the only place where a module is loaded by its name: see "When memory is
     claimed" in docs/design.md.
     """
-    module = __import__(path + name, globals(), None, (name,), 1)
     try:
-        return module
-    except NameError:  # what MicroPython may return after a load that memory was too short for
-        raise MemoryError from None
+        return __import__(path + name, globals(), None, (name,), 1)
+    except MemoryError:
+        if MICROPYTHON:
+            # It may have entered a module in this list and then had no memory for its contents:
+            # it would return nothing for it ever after, or crash.
+            for module in sys.modules:
+                if sys.modules.get(module) is None:
+                    sys.modules.pop(module, None)
+        raise
 
 
 def drop(*names: str) -> None:
