@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import vl_convert
+
 from . import results
 
 SECTION = "headlines"
@@ -39,26 +41,29 @@ def figure(cell: str) -> float:
 
 def draw(path: Path, title: str, bars: dict[str, float], unit: str) -> None:
     """Write a chart of horizontal bars as SVG; flatmq's are in colour."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = SECTION
-    for part in ("text.color", "axes.edgecolor", "xtick.color", "ytick.color"):
-        matplotlib.rcParams[part] = _INK
-    from matplotlib import pyplot
-
-    drawing, axes = pyplot.subplots(figsize=(7, 0.6 + 0.38 * len(bars)), layout="constrained")
-    names = list(bars)[::-1]
-    colours = [_OURS if name.startswith("flatmq") else _OTHERS for name in names]
-    shapes = axes.barh(names, [bars[name] for name in names], color=colours)
-    axes.bar_label(shapes, [f"{bars[name]:,.10g} {unit}" for name in names], padding=4)
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-    axes.set_xlim(0, max(bars.values()) * 1.3)
-    axes.set_xticks([])
-    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    rows = [
+        {"name": name, "value": value, "label": f"{value:,.10g} {unit}",
+         "colour": _OURS if name.startswith("flatmq") else _OTHERS}
+        for name, value in bars.items()
+    ]  # fmt: skip
+    chart = {
+        "data": {"values": rows}, "width": 340, "height": {"step": 26}, "background": None,
+        "title": {"text": title, "anchor": "start", "color": _INK, "fontSize": 14},
+        "encoding": {
+            "y": {"field": "name", "type": "nominal", "sort": None, "title": None,
+                  "axis": {"labelColor": _INK, "labelFontSize": 12, "labelLimit": 0,
+                           "domainColor": _INK, "ticks": False, "labelPadding": 6}},
+            "x": {"field": "value", "type": "quantitative", "axis": None},
+        },
+        "layer": [
+            {"mark": "bar", "encoding": {"color": {"field": "colour", "scale": None}}},
+            {"mark": {"type": "text", "align": "left", "dx": 5, "color": _INK, "fontSize": 12},
+             "encoding": {"text": {"field": "label"}}},
+        ],
+        "config": {"view": {"stroke": None}},
+    }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawing.savefig(path, metadata={"Date": None}, transparent=True)
-    pyplot.close(drawing)
+    path.write_text(vl_convert.vegalite_to_svg(chart) + "\n", encoding="utf-8")
 
 
 def crashes(rows: Rows) -> tuple[int, int, int]:
