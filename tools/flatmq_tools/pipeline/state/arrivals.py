@@ -27,6 +27,7 @@ _KEPT = 2  # times the usual interval, from which a silence is kept: it may beco
 _FEW = 64  # intervals of a device, all of which are kept
 _SILENCES = 1000  # of a device; then the shorter half goes
 _NAMES = 1_000_000  # of devices whose numbers are remembered
+_MANY = 500  # names in one question
 _NOTHING = -1
 
 _BOOT = (
@@ -190,11 +191,11 @@ class State:
         return np.fromiter((self._ids[name] for name in names), np.int64, len(names))
 
     def _find(self, names: Sequence[str]) -> None:
-        execute = self.store.db.execute
-        for name in names:
-            row = execute("SELECT id FROM devices WHERE name = ?", (name,)).fetchone()
-            if row is not None:
-                self._ids[name] = row[0]
+        for at in range(0, len(names), _MANY):
+            some = names[at : at + _MANY]
+            places = ", ".join("?" * len(some))
+            found = f"SELECT name, id FROM devices WHERE name IN ({places})"
+            self._ids.update(self.store.db.execute(found, some).fetchall())
 
     def forget_names(self) -> None:
         """Forget the numbers of devices, after the Store was cleared."""
@@ -341,19 +342,25 @@ class _Batch:
         of_same = self.device[1:] == self.device[:-1]
         below = np.where(of_same, self.boot[:-1], UNKNOWN)
         above = np.where(of_same, self.boot[1:], np.iinfo(np.int64).max)
+        new = np.flatnonzero(self.new)
+        keys = zip(self.device[new].tolist(), self.boot[new].tolist(), strict=True)
+        rows = self.db.execute(
+            "WITH new AS (SELECT key, json_extract(value, '$[0]') AS device, "
+            "json_extract(value, '$[1]') AS boot FROM json_each(?)) "
+            "SELECT boot, (SELECT max(boot) FROM boots WHERE device = new.device "
+            "AND boot < new.boot), (SELECT id FROM boots WHERE device = new.device "
+            "AND boot > new.boot ORDER BY boot LIMIT 1) FROM new ORDER BY key",
+            (json.dumps([*keys]),),
+        ).fetchall()
+        before[new] = ints([last for _, last, _ in rows])
         shifted = []
-        for one in np.flatnonzero(self.new).tolist():
-            key = (int(self.device[one]), int(self.boot[one]))
-            (last,) = self.db.execute(
-                "SELECT max(boot) FROM boots WHERE device = ? AND boot < ?", key
-            ).fetchone()
-            before[one] = UNKNOWN if last is None else last
-            following = self.db.execute(
-                "SELECT id, boot FROM boots WHERE device = ? AND boot > ? ORDER BY boot LIMIT 1",
-                key,
-            ).fetchone()
-            if following and (one == len(above) or following[1] < above[one]):
-                shifted.append((key[1], following[0]))
+        for one, (boot, _, following) in zip(new.tolist(), rows, strict=True):
+            if following is None:
+                continue
+            text = "SELECT boot FROM boots WHERE id = ?"
+            (later_boot,) = self.db.execute(text, (following,)).fetchone()
+            if one == len(above) or later_boot < above[one]:
+                shifted.append((boot, following))
         before[1:] = np.maximum(before[1:], below)
         return before, shifted
 
