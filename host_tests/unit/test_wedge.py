@@ -155,40 +155,6 @@ def test_qos_0_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
     nothing_dropped(broker)
 
 
-# One at a time
-
-
-@pytest.mark.parametrize("first", [1, 2])
-def test_after_the_peer_closed_the_first_goes_alone(first: int, broker: ScriptedBroker) -> None:
-    client = broker.client
-    broker.online()
-    broker.mute = {PUBLISH}
-    for number, qos in enumerate((first, 2, 1, 0, 1)):
-        client.publish(b"t", b"%d" % number, qos)
-    broker.turns()
-    assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3", b"4"]
-    broker.close()
-    broker.online()
-    client.publish(b"t", b"5", 0)
-    broker.turns(100)
-    assert [p.payload for p in broker.connections[-1].published] == [b"0"]
-    pid = broker.connections[-1].published[0].pid
-    if first == 2:
-        broker.mute.add(PUBREL)
-        broker.connections[-1].stream.incoming.append(peer.pubrec(pid))
-        broker.turns(100)
-        assert len(broker.connections[-1].published) == 1, "it is not settled yet"
-        broker.mute = set()
-        broker.connections[-1].stream.incoming.append(peer.pubcomp(pid))
-    else:
-        broker.mute = set()
-        broker.connections[-1].stream.incoming.append(peer.puback(pid))
-    broker.settled()
-    sent = [p.payload for p in broker.connections[-1].published]
-    assert sent == [b"0", b"1", b"2", b"4", b"5"]
-    assert len(broker.connections) == 2
-
-
 @pytest.mark.parametrize(("last", "new"), [(254, 257), (65_533, 1)])
 def test_a_message_that_goes_behind_has_a_new_identifier(
     last: int, new: int, broker: ScriptedBroker
@@ -239,20 +205,6 @@ def outage(kind: str, broker: ScriptedBroker) -> None:
         assert broker.client.error.kind == "timeout"
     broker.connack, broker.mute, broker.bench.link.fails, broker.error = 0, set(), "", None
     broker.refuses = broker.ignores = lambda message: False
-
-
-def test_what_may_have_been_refused_leaves_after_the_answer_to_a_ping(clock: Clock) -> None:
-    bench = Bench(clock, clean_session=False).online()
-    pid = bench.client.publish(b"t", b"x", 1)
-    bench.client.poll()
-    bench.lose()
-    bench.online(present=True)
-    assert bench.sent() == [(PINGREQ << 4, b"")]
-    bench.client.poll(100)
-    assert bench.client.connected
-    assert bench.sent() == []
-    bench.feed(peer.PINGRESP)
-    assert bench.published() == [(True, 1, False, b"t", pid, b"x")]
 
 
 @pytest.mark.parametrize("closed_before", [0, GIVE_UP - 1])
@@ -618,34 +570,6 @@ def test_drop_of_what_is_no_message_in_flight(broker: ScriptedBroker) -> None:
     broker.turns()
     assert subscription.granted == b"\1"
     nothing_dropped(broker)
-
-
-@pytest.mark.parametrize("size", [5, 500])
-@pytest.mark.parametrize("retain", [False, True])
-@pytest.mark.parametrize("taken", [True, False])
-def test_dup_at_qos_0_is_delivered_and_counted(
-    taken: bool, retain: bool, size: int, clock: Clock
-) -> None:
-    """A message that is not delivered is counted where it was counted before."""
-    got: list[tuple[int, int, bool, bool]] = []
-    broker = ScriptedBroker(clock, rx_size=64)
-    if taken:
-        broker.client.subscribe(
-            b"t",
-            lambda m: got.append((m.total, m.qos, bool(m.retain), bool(m.dup))) if m.last else 0,
-            chunks=True,
-        )
-    broker.online()
-    dup = peer.publish(b"t", bytes(size), retain=retain, dup=True)
-    plain = peer.publish(b"t", b"x")
-    broker.connections[-1].stream.incoming.extend([plain, dup, dup, plain])
-    broker.turns()
-    once, twice = (1, 0, False, False), (size, 0, retain, True)
-    assert got == [once, twice, twice, once] * taken
-    stats = broker.client.stats
-    skipped = 2 if size == 500 and not taken else 0
-    assert (stats.dup0, stats.received, stats.losses) == (2, len(got), 0)
-    assert (stats.unrouted + stats.skipped, stats.skipped) == (0 if taken else 4, skipped)
 
 
 # While older ones are sent again
