@@ -116,6 +116,31 @@ def test_pieces_make_up_the_message(qos: int, size: int, cuts: list[int], versio
         assert bench.client.stats.skipped == 0
 
 
+@pytest.mark.parametrize(("qos", "kind"), [(1, "protocol"), (2, "protocol"), (3, "protocol")])
+def test_a_broken_message_with_such_a_name(qos: int, kind: str, make: Callable) -> None:
+    """Its identifier is 0, or its QoS is 3."""
+    bench = subscribed(make, Pieces())
+    body = peer.text(b"t" * 200) + b"\0\0" + bytes(100)
+    in_64(bench, peer.packet(0x30 | qos << 1, body))
+    assert bench.client.error.kind == kind
+
+
+def test_the_end_of_a_large_message_waits_for_room_to_answer(make: Callable) -> None:
+    handler = Pieces()
+    bench = subscribed(make, handler)
+    bench.stream.room = 0
+    acks = [peer.publish(b"t/1", b"", 1, i) for i in range(1, 17)]
+    data = bench.wire(*acks, peer.publish(b"t/1", PAYLOAD, 1, 99))
+    bench.stream.incoming.extend(data[i : i + 64] for i in range(0, len(data), 64))
+    for _ in range(200):
+        bench.client.poll()
+    assert len(handler.whole) == 16
+    bench.stream.room = None
+    bench.drain()
+    assert handler.whole[16:] == [PAYLOAD]
+    assert [p.pid for p in bench.sent()] == [*range(1, 17), 99]
+
+
 class Flood(FakeStream):
     """Gives `left` bytes more behind `incoming`: BLOCK over and over."""
 

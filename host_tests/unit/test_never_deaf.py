@@ -93,18 +93,6 @@ def test_a_message_that_is_not_acknowledged_in_time_is_sent_again(
     assert bench.client.connected
 
 
-def test_a_pubcomp_that_does_not_come_has_pubrel_sent_again(make: Make) -> None:
-    bench = kept(make)
-    pid = bench.client.publish(b"t", b"x", 2)
-    live(bench, ACK_TIMEOUT / 2)
-    bench.feed(peer.pubrec(pid))
-    ends_after(bench, ACK_TIMEOUT)
-    bench.online(present=True)
-    assert live(bench, 1) == [(0x62, pid.to_bytes(2, "big"))]
-    bench.feed(peer.pubcomp(pid))
-    assert bench.client.pending == 0
-
-
 @pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
 def test_a_request_without_an_answer_is_sent_again(kind: str, make: Make) -> None:
     bench = kept(make)
@@ -290,32 +278,6 @@ def test_a_message_whose_handler_always_raises_is_set_aside(
     assert isinstance(reason, str)
     assert reason
     assert (bench.client.stats.dropped, bench.client.connected) == (1, True)
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_each_message_has_its_own_count(qos: int, make: Make) -> None:
-    handler = Raising(times=1000)
-    bench, dropped = receiving(make, handler, give_up=3)
-    for number in range(4):
-        bench.arrives(peer.publish(b"t", b"bad", qos, number + 1 if qos else 0))
-        assert polled(bench) == 3
-    assert (len(dropped), bench.client.stats.dropped) == (4, 4)
-    bench.arrives(peer.publish(b"t", b"good", 1, 9))
-    assert (polled(bench), handler.got) == (0, [b"good"])
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_handler_that_recovers_gets_its_message(qos: int, make: Make) -> None:
-    """Its failures do not count against the next message."""
-    handler = Raising(times=0)
-    bench, dropped = receiving(make, handler, give_up=3)
-    for number in range(6):
-        handler.left = 2
-        bench.arrives(peer.publish(b"t", b"bad", qos, number + 1 if qos else 0))
-        assert polled(bench) == 2
-    assert handler.got == [b"bad"] * 6
-    assert (dropped, bench.client.stats.dropped) == ([], 0)
-    assert [p.first >> 4 for p in bench.sent()] == ANSWERS[qos] * 6
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

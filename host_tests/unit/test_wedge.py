@@ -56,12 +56,6 @@ def is_bad(message: Publish) -> bool:
     return message.topic == BAD
 
 
-def tries(broker: ScriptedBroker, topic: bytes = BAD) -> list[int]:
-    """For each connection on which the topic was published to, how many PUBLISH it had."""
-    topics = [[p.topic for p in c.published] for c in broker.connections]
-    return [len(names) for names in topics if topic in names]
-
-
 def payloads(broker: ScriptedBroker) -> list[bytes]:
     """The payloads of the messages that the broker took, each once, in order."""
     return list(dict.fromkeys(message.payload for message in broker.onward))
@@ -124,18 +118,6 @@ def test_the_application_may_publish_when_a_message_is_dropped(clock: Clock) -> 
     broker.settled()
     assert accepted[0]
     assert payloads(broker) == [b"x", b"!"]
-
-
-def test_qos_0_is_not_kept(broker: ScriptedBroker) -> None:
-    """A message at QoS 0 on which the broker closes is gone. What was under way goes again."""
-    broker.online()
-    broker.client.publish(b"good", b"1", 1)
-    broker.client.publish(BAD, b"x", 0)
-    broker.client.publish(b"good", b"2", 2)
-    broker.settled()
-    assert payloads(broker) == [b"1", b"2"]
-    assert len(tries(broker)) == 1
-    nothing_dropped(broker)
 
 
 def test_qos_0_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
@@ -225,17 +207,6 @@ def test_an_outage_drops_nothing_and_has_the_count_begin_again(
     nothing_dropped(broker)
 
 
-def test_a_message_that_is_settled_has_the_count_begin_again(broker: ScriptedBroker) -> None:
-    for number in range(4 * GIVE_UP):
-        broker.refuses = lambda message: True
-        broker.client.publish(b"t", b"%d" % number, 1 + number % 2)
-        broker.losses(GIVE_UP - 1)
-        broker.refuses = lambda message: False
-        broker.settled()
-    assert payloads(broker) == [b"%d" % number for number in range(4 * GIVE_UP)]
-    nothing_dropped(broker)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_a_broker_that_closes_by_chance_drops_nothing(seed: int, clock: Clock) -> None:
     """It takes about every second message, and closes on the others, while more are published."""
@@ -247,27 +218,6 @@ def test_a_broker_that_closes_by_chance_drops_nothing(seed: int, clock: Clock) -
         broker.until(lambda p=payload, q=1 + number % 2: broker.client.publish(b"t", p, q))
     broker.settled()
     assert sorted(payloads(broker)) == wanted
-    nothing_dropped(broker)
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_connections_closed_behind_connack_drop_nothing(qos: int, broker: ScriptedBroker) -> None:
-    """A broker that accepts and then closes, whatever it is sent, refuses no message by it."""
-    broker.client.publish(b"t", b"1", qos)
-    broker.client.publish(b"t", b"2", qos)
-    connects = 10 * GIVE_UP
-    seen = 0
-
-    def close_what_is_new() -> bool:
-        nonlocal seen
-        if len(broker.connections) > seen and broker.connections[-1].packets:
-            seen = len(broker.connections)
-            broker.close()
-        return broker.client.stats.connects >= connects
-
-    broker.until(close_what_is_new)
-    broker.settled()
-    assert payloads(broker) == [b"1", b"2"]
     nothing_dropped(broker)
 
 

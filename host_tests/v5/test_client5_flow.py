@@ -12,7 +12,7 @@ import pytest
 from brokers.core import types
 from brokers.fake import FakeBroker
 from packets.properties import Id, properties
-from v5.clients5 import SECONDS, again, made, named, online, settled, until
+from v5.clients5 import SECONDS, Reports, again, made, named, online, settled, until
 
 ACKS = types("PUBACK", "PUBREC")
 
@@ -91,3 +91,30 @@ def test_a_place_is_free_after_ack_timeout_if_the_broker_does_not_answer(
     assert client.stats.losses == 1
     broker.release()
     settled(client)
+
+
+@pytest.mark.parametrize(
+    ("limit", "payload", "retain"),
+    [
+        ((Id.MAXIMUM_QOS, 1), b"x", False),
+        ((Id.RETAIN_AVAILABLE, 0), b"x", True),
+        ((Id.MAXIMUM_PACKET_SIZE, 100), bytes(200), False),
+    ],
+    ids=["Maximum QoS", "Retain Available", "Maximum Packet Size"],
+)
+def test_what_was_past_pubrec_in_a_forgotten_session_keeps_to_the_limits(
+    broker: FakeBroker, limit: tuple[int, int], payload: bytes, retain: bool
+) -> None:
+    """It would go as new, and the broker takes it no more."""
+    reports = Reports()
+    broker.withhold(types("PUBCOMP"))
+    client = online(broker, clean_session=False, on_dropped=reports)
+    pid = client.publish(b"t", payload, 2, retain)
+    until(lambda: named(broker, "PUBREL"), client)
+    broker.announces = properties([limit])
+    broker.forget(b"c")
+    broker.release()
+    until(lambda: client.stats.connects == 2, client)
+    settled(client)
+    assert [report[:2] for report in reports.seen] == [(pid, b"t")]
+    assert client.stats.dropped == 1

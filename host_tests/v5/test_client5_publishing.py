@@ -273,3 +273,16 @@ def test_a_refused_message_in_pieces(broker: FakeBroker) -> None:
     assert client.publish_from(b"good", bytes(3000), 1)
     settled(client)
     assert len(broker.onward) == 1
+
+
+def test_no_matching_subscribers_is_success(broker: FakeBroker) -> None:
+    broker.reports_nobody = True
+    reports = Reports()
+    client = online(broker, on_dropped=reports)
+    client.publish(b"t", b"1", 1)
+    client.publish(b"t", b"2", 2)
+    settled(client)
+    assert client.publish_from(b"t", b"3", 1)
+    settled(client)
+    assert [p.payload for p in broker.onward] == [b"1", b"2", b"3"]
+    assert (reports.seen, client.stats.strays) == ([], 0)

@@ -11,8 +11,10 @@ import pytest
 
 from brokers.fake import FakeBroker
 from flatmq.properties import Properties
-from packets.properties import Id
-from v5.clients5 import SECONDS, made, named, online, until
+from packets import build
+from packets.properties import Id, properties
+from unit.fake_link import Clock
+from v5.clients5 import SECONDS, Bench5, made, named, online, until
 
 
 class Answers:
@@ -80,6 +82,34 @@ def test_no_more_requests_than_there_is_room_for(broker: FakeBroker) -> None:
     assert client.request(b"echo", b"x", answers) is False
     broker.release()
     until(lambda: client.request(b"echo", b"x", answers), client)
+
+
+def _asked(bench: Bench5) -> list[bytes]:
+    """The correlation data of the requests that were sent."""
+    bench.drain()
+    found = [p for p in bench.packets() if p.name == "PUBLISH"]
+    return [p.properties.first(Id.CORRELATION_DATA) for p in found]
+
+
+def _answer(data: bytes, payload: bytes) -> bytes:
+    return build.publish(b"reply/unit", payload, 0, 0, properties([(Id.CORRELATION_DATA, data)]))
+
+
+def test_a_handler_that_raises_gets_the_answer_again(clock: Clock) -> None:
+    bench = Bench5(clock).accepted()
+    seen: list[bytes] = []
+
+    def handler(message: Any) -> None:
+        seen.append(message.payload)
+        if len(seen) == 1:
+            raise RuntimeError("once")
+
+    bench.client.request(b"echo", b"x", handler)
+    (asked,) = _asked(bench)
+    with pytest.raises(RuntimeError, match="once"):
+        bench.feed(_answer(asked, b"right"))
+    bench.drain()
+    assert seen == [b"right", b"right"]
 
 
 def test_a_client_without_a_name_needs_a_response_topic(broker: FakeBroker) -> None:
