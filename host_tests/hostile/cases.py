@@ -1,7 +1,6 @@
 """A case: the options of a client, and what then happens to it, step by step.
 
-A case has a form of bytes, in which the corpus keeps it and a guided fuzzer changes it. Any
-bytes are a case:
+A case has a form of bytes, in which the corpus keeps it. Any bytes are a case:
 
     options (2 bytes, 3 for MQTT 5), then steps until the end
     00..7F data      feed 1 to 128 bytes

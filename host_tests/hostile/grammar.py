@@ -1,7 +1,7 @@
 """A grammar of hostile cases: packets that suit the client's state, then spoilt.
 
-Every choice is made by a function `pick(n)`, which returns 0 to n - 1: hypothesis, chance with a
-seed, or the bytes of a guided fuzzer.
+Every choice is made by a function `pick(n)`, which returns 0 to n - 1: hypothesis, or chance
+with a seed.
 """
 
 from __future__ import annotations

@@ -6,9 +6,7 @@ that has a fault.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -118,36 +116,3 @@ def test_a_websocket_with_a_fault_is_found(mutant: mutants.Mutant, tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     assert "--link websocket --case HEX" in done.stdout, done.stdout + done.stderr
-
-
-# The guided fuzzer
-
-
-def guided(library: Path, kept: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Start the guided fuzzer. Where there is none for this Python, it has to say so."""
-    done = run(library, "hostile.guided", "--kept", str(kept), *arguments)
-    if importlib.util.find_spec("atheris") is None:
-        assert done.returncode == 1
-        assert "flatmq_rigs fuzz-long" in done.stderr
-        pytest.xfail("atheris has no wheel for this Python")
-    return done
-
-
-def test_the_guided_fuzzer_keeps_what_is_new_and_shows_what_it_finds_again(
-    tmp_path: Path,
-) -> None:
-    """Client and oracle lead it."""
-    raised = "a handler that raised is passed over"
-    (mutant,) = (each for each in mutants.MUTANTS if (each.name, each.finder) == (raised, "4"))
-    broken = mutant.make(tmp_path)
-    done = guided(broken, tmp_path, "--seconds", "100")
-    assert done.returncode, done.stdout + done.stderr
-    assert len(list((tmp_path / "corpus").iterdir())) >= len(set(KEPT[4].values()))
-    seen = set(re.findall(r"^INFO: Instrumenting ([\w.]+)$", done.stderr, re.MULTILINE))
-    client = {f"flatmq.{name}" for name in ("engine", "dial", "subs")}
-    assert client | {"flatmq", "packets.strict"} <= seen
-    judges = {"hostile.oracle", "hostile.oracle_parts"}
-    assert {name for name in seen if name.startswith("hostile.")} == judges
-    (path,) = tmp_path.glob("found-*")
-    again = guided(broken, tmp_path, "--replay", str(path))
-    assert "Disagreement" in again.stdout

@@ -1,4 +1,7 @@
-"""Publishing, receiving, handlers and the keep alive of a client without a network."""
+"""Publishing, waiting, handlers and the keep alive of a client without a network.
+
+What a client makes of whatever comes in, and of the end of a connection, is in ../hostile.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 
 import peer
 from unit.both_versions import VersionBench
-from unit.fake_link import Bench, Clock, FakeStream
+from unit.fake_link import FakeStream
 
 
 class Inbox(list):
@@ -108,21 +111,6 @@ def test_publish_at_each_size_of_header(length: int, make: Callable) -> None:
         bench.sent()
 
 
-@pytest.mark.parametrize("length", [127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
-def test_puback_at_each_size_of_header_settles_that_message_alone(
-    length: int, make: Callable
-) -> None:
-    bench = make(tx_size=length + 20, clean_session=False).online()
-    payload = bytes(length - (5 if bench.version == 4 else 6))
-    pid = bench.client.publish(b"t", payload, 1)
-    next_one = bench.client.publish(b"t", b"next", 1)
-    bench.client.poll()
-    bench.feed(peer.puback(pid))
-    bench.outage()
-    bench.online(present=True)
-    assert bench.published() == [(True, 1, False, b"t", next_one, b"next")]
-
-
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_several_publishes_leave_in_one_write(qos: int, bench: VersionBench) -> None:
     bench.stream.writes.clear()
@@ -206,147 +194,6 @@ def test_one_poll_waits_once(state: str, make: Callable) -> None:
     assert bench.stream.attempts - attempts <= 2
 
 
-# Receiving
-
-
-SESSION = [
-    peer.publish(b"a/b", b"zero"),
-    peer.publish(b"a/b", b"one" * 50, 1, 7, retain=True),
-    peer.PINGRESP,
-    peer.publish(b"a/b", b"two", 2, 8),
-    peer.pubrel(8),
-    peer.publish(b"a/b", b""),
-    peer.publish(b"other", b"x" * 130),
-]
-DELIVERED = [
-    (b"a/b", b"zero"),
-    (b"a/b", b"one" * 50),
-    (b"a/b", b"two"),
-    (b"a/b", b""),
-    (b"other", b"x" * 130),
-]
-ANSWERED = [(0x40, 7), (0x50, 8), (0x70, 8)]
-
-
-def receive(make: Callable, cut: Callable[[bytes], list[bytes]], **options) -> None:
-    """Check what a client makes of the session, cut in that way."""
-    inbox = Inbox()
-    bench = make(on_message=inbox, **options)
-    bench.greet()
-    bench.feed_bytes(*cut(bench.wire(peer.connack(), *SESSION)))
-    assert (inbox, bench.client.error) == (DELIVERED, None)
-    assert [(p.first, p.pid) for p in bench.sent()] == ANSWERED
-    assert bench.client.stats.received == len(DELIVERED)
-
-
-@pytest.mark.parametrize("size", [*range(1, 30), 1000])
-@pytest.mark.parametrize("rx_size", [163, 512])
-def test_a_session_in_chunks(size: int, rx_size: int, make: Callable) -> None:
-    receive(
-        make,
-        lambda data: [data[i : i + size] for i in range(0, len(data), size)],
-        rx_size=rx_size,
-    )
-
-
-def test_a_session_cut_in_two_everywhere(make: Callable) -> None:
-    for at in range(1, len(b"".join(SESSION))):
-        receive(make, lambda data, at=at: [data[:at], data[at:]])
-
-
-@pytest.mark.parametrize("stale", [62, 100, 127])
-def test_a_header_cut_behind_its_first_byte_is_not_judged(stale: int, make: Callable) -> None:
-    """Whatever lies behind it in the buffer."""
-    bench = make(rx_size=64).online()
-    pid = bench.client.publish(b"t", b"", 1)
-    bench.client.poll()
-    message = bench.wire(peer.publish(b"t", bytes([stale]) * 50))
-    bench.feed_bytes(message[:20], message[20:], b"\x40", b"\x02" + pid.to_bytes(2, "big"))
-    assert (bench.client.error, bench.client.pending) == (None, 0)
-
-
-@pytest.mark.parametrize("size", [1, 200])
-def test_a_first_byte_that_begins_no_connack_ends_the_connection(
-    size: int, make: Callable
-) -> None:
-    """Whatever lies behind it in the buffer."""
-    bench = make().online()
-    bench.feed(peer.publish(b"t", bytes(size)))
-    bench.lose()
-    bench.greet()
-    bench.feed_bytes(b"\x30")
-    assert (bench.client.state, bench.client.error.kind) == ("waiting", "protocol")
-
-
-@pytest.mark.parametrize("length", [b"\x80\x80\x80\x80", b"\xff\xff\xff\xff\x01"])
-def test_a_remaining_length_of_five_bytes_is_an_error(length: bytes, bench: VersionBench) -> None:
-    bench.feed_bytes(b"\x30" + length[:2], length[2:])
-    assert bench.client.error.kind == "protocol"
-
-
-def test_a_session_that_arrives_while_nothing_can_be_sent(make: Callable) -> None:
-    """More acknowledgements are owed than there is room for: reading waits, nothing is lost."""
-    inbox = Inbox()
-    bench = make(on_message=inbox).online()
-    bench.stream.room = 0
-    bench.arrives(*(peer.publish(b"t", b"%d" % i, 1, i) for i in range(1, 101)))
-    for _ in range(50):
-        bench.client.poll()
-    assert 0 < len(inbox) < 100
-    while len(inbox) < 100:
-        bench.stream.room = 10
-        bench.client.poll()
-    bench.stream.room = None
-    bench.drain()
-    assert [p.pid for p in bench.sent()] == list(range(1, 101))
-    assert inbox.payloads == [b"%d" % i for i in range(1, 101)]
-
-
-@pytest.mark.parametrize("chunks", [False, True])
-@pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
-@pytest.mark.parametrize(("qos", "answer"), [(0, []), (1, [0x40]), (2, [0x50])])
-def test_a_message_larger_than_rx_size_is_skipped(
-    qos: int, answer: list, chunk: int, chunks: bool, make: Callable
-) -> None:
-    """Unless `on_message` takes it in pieces."""
-    inbox = Inbox()
-    bench = make(rx_size=64, on_message=inbox, chunks=chunks).online()
-    data = bench.wire(
-        peer.publish(b"t", b"before"),
-        peer.publish(b"big", bytes(500), qos, 3),
-        peer.publish(b"t", b"after"),
-    )
-    bench.feed_bytes(*(data[i : i + chunk] for i in range(0, len(data), chunk)))
-    assert b"".join(inbox.payloads) == b"before" + bytes(500 * chunks) + b"after"
-    assert (bench.client.stats.skipped, bench.client.stats.received) == (not chunks, 2 + chunks)
-    assert [(p.first, p.pid) for p in bench.sent()] == [(first, 3) for first in answer]
-    assert bench.client.error is None
-    assert (bench.client.two is None) == (qos < 2), "only QoS 2 loads its module"
-
-
-@pytest.mark.parametrize("size", [5, 500])
-@pytest.mark.parametrize("name", [b"", b"x/+", b"x/#", b"x\0", b"x\xff"])
-@pytest.mark.parametrize(("qos", "answers"), [(0, []), (1, [0x40]), (2, [0x50, 0x50, 0x70])])
-def test_a_message_with_a_topic_name_that_is_not_valid_is_skipped(
-    qos: int, answers: list, name: bytes, size: int, make: Callable
-) -> None:
-    """If it ended the connection, the broker would send it again on the next one, for ever."""
-    inbox = Inbox()
-    bench = make(rx_size=64, on_message=inbox, chunks=True)
-    bench.client.subscribe([b"x/+", b"#"], inbox, chunks=True)
-    bench.online()
-    bench.sent()
-    bad = peer.text(name) + b"\0\3" * (qos > 0) + bytes(size)
-    bench.feed(peer.publish(b"t", b"before"), peer.packet(0x30 | qos << 1, bad))
-    if qos == 2:
-        bench.feed(peer.packet(0x3C, bad), peer.pubrel(3))
-    bench.feed(peer.publish(b"t", b"after"))
-    stats = bench.client.stats
-    assert inbox.payloads == [b"before", b"after"]
-    assert (stats.skipped, stats.received, stats.losses) == (1, 2, 0)
-    assert [(p.first, p.pid) for p in bench.sent()] == [(first, 3) for first in answers]
-
-
 @pytest.mark.parametrize("more", [0, 1])
 def test_rx_size_is_the_largest_packet(more: int, make: Callable) -> None:
     inbox = Inbox()
@@ -357,46 +204,7 @@ def test_rx_size_is_the_largest_packet(more: int, make: Callable) -> None:
     assert (len(inbox), bench.client.stats.skipped) == (1 - more, more)
 
 
-def test_a_lack_of_room_is_no_fault_of_the_broker(make: Callable) -> None:
-    bench = make(incoming=2, on_message=Inbox()).online()
-    for pid in (1, 2, 3):
-        bench.feed(peer.publish(b"t", b"", 2, pid))
-    assert (bench.client.error, bench.client.stats.received) == (None, 3)
-
-
 # Handlers
-
-
-@pytest.mark.parametrize("meanwhile", ["", "unsubscribe", "subscribe"])
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_handler_that_raises_gets_the_message_again(
-    qos: int, meanwhile: str, make: Callable
-) -> None:
-    bench = make()
-    before, raising, after = Inbox(), Inbox(1, 2), Inbox()
-    for topic_filter, inbox in ((b"t", before), ([b"+", b"only"], raising), (b"#", after)):
-        bench.client.subscribe(topic_filter, inbox, qos)
-    bench.online()
-    bench.sent()
-    bench.arrives(peer.publish(b"t", b"x", qos, 9), peer.publish(b"t", b"next"))
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="the handler"):
-            bench.client.poll()
-        assert bench.sent() == [], "it is not acknowledged"
-    if meanwhile == "unsubscribe":
-        bench.client.unsubscribe(b"t")
-    elif meanwhile:
-        bench.client.subscribe(b"t", Inbox(), qos)
-    bench.drain()
-    if meanwhile:
-        assert (before.payloads, after.payloads[0]) == ([b"x"], b"x")
-        assert raising.payloads == [b"x", b"next"]
-        return
-    for inbox in (before, raising, after):
-        assert inbox.payloads == [b"x", b"next"]
-    assert before.calls == 2, "the others do not get it twice"
-    assert [p.first for p in bench.sent()] == {0: [], 1: [0x40], 2: [0x50]}[qos]
-    assert bench.client.stats.received == 2
 
 
 @pytest.mark.parametrize("change", ["earlier", "own", "later", "own again", "earlier again"])
@@ -423,60 +231,6 @@ def test_a_handler_may_change_subscriptions(change: str, qos: int, make: Callabl
     bench.feed(peer.publish(b"t", b"x", qos, 9 if qos else 0))
     assert [len(inbox) for inbox in inboxes.values()] == [1, 1, 0 if change == "later" else 1]
     assert not new
-
-
-@pytest.mark.parametrize("count", [7, 8, 9, 20])
-def test_any_number_of_subscriptions_may_leave_a_message_to_on_message(
-    count: int, make: Callable
-) -> None:
-    inbox = Inbox()
-    bench = make(subscriptions=20, tx_size=1024, on_message=inbox)
-    for i in range(count):
-        bench.client.subscribe(b"other/%d" % i, Inbox())
-    bench.online()
-    for topic in (b"a", b"b", b"a"):
-        bench.feed(peer.publish(topic, b"x"))
-    assert [topic for topic, _ in inbox] == [b"a", b"b", b"a"]
-
-
-def test_a_message_that_raised_before_hides_none_that_came_since(make: Callable) -> None:
-    inbox = Inbox(1)
-    bench = make(on_message=inbox).online()
-    bench.arrives(peer.publish(b"t", b"1", 1, 1))
-    with pytest.raises(RuntimeError):
-        bench.client.poll()
-    bench.arrives(peer.publish(b"t", b"2", 1, 2))
-    bench.drain()
-    assert inbox.payloads == [b"1", b"2"]
-    assert [p.pid for p in bench.sent()] == [1, 2]
-
-
-def test_there_is_room_when_nothing_is_pending(make: Callable) -> None:
-    """Also for what needs all of it, with a message at QoS 0 behind one that was settled last."""
-    bench = make(tx_size=300).online()
-    pid = bench.client.publish(b"t", b"", 2)
-    assert bench.client.publish(b"t", bytes(200)) == 0
-    bench.client.poll()
-    bench.feed(peer.pubrec(pid), peer.pubcomp(pid))
-    assert bench.client.pending == 0
-    assert bench.client.publish(b"t", bytes(200), 1)
-
-
-def test_a_message_that_raised_does_not_hide_the_next_connection_from_others(
-    make: Callable,
-) -> None:
-    bench = make()
-    first, second = Inbox(), Inbox(1)
-    bench.client.subscribe(b"t", first)
-    bench.client.subscribe(b"#", second)
-    bench.online()
-    bench.arrives(peer.publish(b"t", b"old"))
-    with pytest.raises(RuntimeError):
-        bench.client.poll()
-    bench.client.disconnect()
-    bench.online()
-    bench.feed(peer.publish(b"t", b"new"))
-    assert (first.payloads, second.payloads) == ([b"old", b"new"], [b"new"])
 
 
 def test_a_handler_may_call_the_client(make: Callable) -> None:
@@ -507,74 +261,6 @@ def test_a_handler_may_disconnect(make: Callable) -> None:
     bench.online()
     bench.feed(peer.publish(b"t", b"again"))
     assert inbox.payloads == [b"again"]
-
-
-# Subscriptions
-
-
-@pytest.mark.parametrize("blocked", [False, True])
-def test_the_suback_of_a_subscription_that_was_replaced_is_no_one_s(
-    blocked: bool, bench: VersionBench
-) -> None:
-    bench.client.subscribe(b"t", Inbox())
-    bench.client.poll()
-    (old,) = bench.sent()
-    if blocked:  # by a publish, so that the request is not even begun when the answer comes
-        bench.stream.room = 0
-        bench.client.publish(b"t", b"")
-        bench.client.flush()
-    inbox = Inbox()
-    replaced = bench.client.subscribe(b"t", inbox, 1)
-    bench.feed(peer.suback(old.pid, 0))
-    assert (replaced.granted, bench.client.stats.strays) == (None, 0)
-    bench.stream.room = None
-    bench.client.poll()
-    new = bench.sent()[-1]
-    bench.feed(peer.suback(new.pid, 1), peer.publish(b"t", b"x"))
-    assert (replaced.granted, len(inbox), bench.client.error) == (b"\1", 1, None)
-
-
-def test_unsubscribe_from_one_of_several(bench: VersionBench) -> None:
-    inbox = Inbox()
-    bench.client.subscribe([b"a", b"b"], inbox)
-    bench.client.poll()
-    bench.feed(peer.suback(bench.sent()[0].pid, 0, 0))
-    bench.client.unsubscribe(b"a")
-    bench.client.poll()
-    unsubscribe = [p for p in bench.sent() if p.first == 0xA2]
-    assert [p.body[2:] for p in unsubscribe] == [b"\0\1a"]
-    bench.feed(peer.unsuback(unsubscribe[0].pid))
-    bench.feed(peer.publish(b"a", b"1"), peer.publish(b"b", b"2"))
-    assert inbox == [(b"b", b"2")]
-
-
-def test_mqtt_3_1_takes_a_kept_session_for_remembered_and_subscribes_again(clock: Clock) -> None:
-    bench = Bench(clock, clean_session=False, version=3)
-    bench.client.subscribe(b"t", print)
-    bench.online()
-    bench.client.publish(b"t", b"x", 2)
-    bench.client.poll()
-    bench.sent()
-    bench.client.ping()
-    bench.pass_time(10_100)
-    assert bench.client.error.kind == "timeout"
-    bench.online()
-    assert sorted(p.first for p in bench.sent()) == [0x3C, 0x82]
-    assert bench.client.session_present is False
-
-
-def test_mqtt_3_1_asks_again_for_what_a_kept_session_may_have_lost(clock: Clock) -> None:
-    """Its CONNACK does not say whether the broker has the session."""
-    bench = Bench(clock, clean_session=False, version=3)
-    subscription = bench.client.subscribe(b"t", print)
-    bench.online()
-    (request,) = bench.sent()
-    bench.feed(peer.suback(request.pid, 0))
-    assert subscription.granted == b"\0"
-    bench.client.unsubscribe(b"u")
-    bench.outage()
-    bench.online()
-    assert [p.first for p in bench.sent()] == [0xA2, 0x82]
 
 
 # Keep alive

@@ -176,17 +176,6 @@ def test_a_connection_that_ends_is_made_again(end: Callable, bench: VersionBench
     assert (bench.client.stats.connects, bench.client.stats.losses) == (2, 1)
 
 
-def test_a_packet_cut_by_the_end_of_a_connection_is_forgotten(make: Callable) -> None:
-    got: list[bytes] = []
-    bench = make(on_message=lambda m: got.append(m.payload), rx_size=64).online()
-    for packet, end in ((peer.publish(b"t", b"cut"), -1), (peer.publish(b"t", bytes(500)), 300)):
-        bench.feed_bytes(bench.wire(packet)[:end])
-        bench.lose()
-        bench.online()
-        bench.feed(peer.publish(b"t", b"whole"))
-    assert got == [b"whole"] * 2
-
-
 # Leaving
 
 

@@ -116,43 +116,6 @@ def test_pieces_make_up_the_message(qos: int, size: int, cuts: list[int], versio
         assert bench.client.stats.skipped == 0
 
 
-def test_only_handlers_with_chunks_get_it(make: Callable) -> None:
-    large, small, rest = Pieces(), Pieces(), Pieces()
-    bench = subscribed(make, large, on_message=rest)
-    bench.client.subscribe(b"t/1", small, qos=1)
-    for packet in bench.sent():
-        bench.feed(peer.suback(packet.pid, 1))
-    in_64(bench, peer.publish(b"t/1", PAYLOAD, 1, 7), peer.publish(b"u", PAYLOAD))
-    bench.feed(peer.publish(b"t/1", b"x"), peer.publish(b"u", b"y"))
-    assert (large.whole, small.whole, rest.whole) == ([PAYLOAD, b"x"], [b"x"], [b"y"])
-    assert (bench.client.stats.received, bench.client.stats.skipped) == (3, 1)
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@given(
-    name=st.integers(50, 300), size=st.integers(0, 200),
-    cuts=st.lists(st.integers(1, 80), min_size=1, max_size=5), version=st.sampled_from(VERSIONS),
-)  # fmt: skip
-def test_a_topic_name_larger_than_the_buffer(
-    qos: int, name: int, size: int, cuts: list[int], version: int
-) -> None:
-    """Such a message is acknowledged and counted; the connection, and those behind it, stay."""
-    with fake_clock() as clock:
-        handler = Pieces()
-        bench = subscribed(partial(VersionBench, clock, version), handler)
-        packets = [
-            peer.publish(topic, PAYLOAD[:n], qos, 7 + i)
-            for i, (topic, n) in enumerate([(b"t/1", 9), (b"t" * name, size), (b"t/2", 8)])
-        ]
-        in_chunks(bench, bench.wire(*packets), cuts)
-        client = bench.client
-        assert (client.error, handler.whole) == (None, [PAYLOAD[:9], PAYLOAD[:8]])
-        assert client.stats.skipped + client.stats.unrouted == 1
-        first = {0: None, 1: 0x40, 2: 0x50}[qos]
-        answers = [(p.first, p.pid) for p in bench.sent()]
-        assert answers == ([(first, 7 + i) for i in range(3)] if first else [])
-
-
 @pytest.mark.parametrize(("qos", "kind"), [(1, "protocol"), (2, "protocol"), (3, "protocol")])
 def test_a_broken_message_with_such_a_name(qos: int, kind: str, make: Callable) -> None:
     """Its identifier is 0, or its QoS is 3."""
@@ -160,58 +123,6 @@ def test_a_broken_message_with_such_a_name(qos: int, kind: str, make: Callable) 
     body = peer.text(b"t" * 200) + b"\0\0" + bytes(100)
     in_64(bench, peer.packet(0x30 | qos << 1, body))
     assert bench.client.error.kind == kind
-
-
-def test_a_name_that_is_longer_than_its_packet(make: Callable) -> None:
-    bench = subscribed(make, Pieces())
-    in_64(bench, peer.packet(0x30, b"\3\0" + b"t" * 300))
-    assert bench.client.error.kind == "protocol"
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_message_that_was_cut_comes_again_from_its_start(qos: int, make: Callable) -> None:
-    handler = Pieces()
-    bench = subscribed(make, handler, clean_session=False)
-    packet = bench.wire(peer.publish(b"t/1", PAYLOAD, qos, 7))
-    in_chunks(bench, packet[:3000], [64])
-    bench.lose()
-    assert 0 < len(handler.data) < 3000
-    bench.online(present=True)
-    bench.feed(peer.publish(b"t/1", b"x"))
-    in_64(bench, peer.publish(b"t/1", PAYLOAD, qos, 7, dup=qos > 0))
-    assert handler.whole == [b"x", PAYLOAD]
-
-
-def test_a_large_message_at_qos_2_is_delivered_once(make: Callable) -> None:
-    handler = Pieces()
-    bench = subscribed(make, handler, clean_session=False)
-    in_64(bench, peer.publish(b"t/1", PAYLOAD, 2, 7))
-    bench.lose()
-    bench.online(present=True)
-    in_64(bench, peer.publish(b"t/1", PAYLOAD, 2, 7, dup=True))
-    assert [(p.first, p.pid) for p in bench.sent()] == [(0x50, 7)]
-    bench.feed(peer.pubrel(7))
-    assert [(p.first, p.pid) for p in bench.sent()] == [(0x70, 7)]
-    assert (handler.whole, bench.client.stats.received) == ([PAYLOAD], 1)
-    assert bench.client.stats.skipped == 0
-
-
-@pytest.mark.parametrize("raises", [1, 2, 40, 79])
-def test_a_piece_whose_handler_raised_comes_again(raises: int, make: Callable) -> None:
-    first, second = Pieces(), Pieces(raises)
-    bench = subscribed(make, first)
-    bench.client.subscribe(b"t/1", second, qos=1, chunks=True)
-    (request,) = bench.sent() or [None]
-    bench.client.poll()
-    for packet in [request] if request else bench.sent():
-        bench.feed(peer.suback(packet.pid, 1))
-    with pytest.raises(RuntimeError, match="the handler"):
-        in_64(bench, peer.publish(b"t/1", PAYLOAD, 1, 7))
-    assert bench.sent() == []
-    bench.drain()
-    assert [first.whole, second.whole] == [[PAYLOAD], [PAYLOAD]]
-    assert first.calls == second.calls - 1
-    assert [p.first for p in bench.sent()] == [0x40]
 
 
 def test_the_end_of_a_large_message_waits_for_room_to_answer(make: Callable) -> None:
@@ -245,19 +156,6 @@ class Flood(FakeStream):
         self.at = (self.at + n) % len(self.BLOCK)
         self.left -= n
         return n
-
-
-def test_a_message_whose_subscription_ends_before_its_last_piece_is_skipped(
-    make: Callable,
-) -> None:
-    bench = subscribed(make, print, rx_size=64)
-    packet = bench.wire(peer.publish(b"t/1", bytes(300), 1, 7))
-    bench.feed_bytes(packet[:200])
-    bench.client.unsubscribe(b"t/#")
-    bench.feed_bytes(packet[200:])
-    stats = bench.client.stats
-    assert (stats.received, stats.skipped) == (0, 1)
-    assert [p.pid for p in bench.sent() if p.first == 0x40] == [7]
 
 
 @pytest.mark.parametrize(("chunks", "qos", "answer"), [(True, 2, 0x50), (False, 1, 0x40)])
@@ -326,13 +224,6 @@ def test_a_handler_may_disconnect_in_the_middle(make: Callable) -> None:
     bench.online()
     bench.feed(peer.publish(b"t/2", b"x"))
     assert handler.whole == [b"x"]
-
-
-def test_a_large_message_that_breaks_a_rule_reaches_nobody(make: Callable) -> None:
-    handler = Pieces()
-    bench = subscribed(make, handler)
-    bench.feed_bytes(b"\x36\x80\x08\x00\x03t/1\x00\x01" + bytes(100))
-    assert (bench.client.error.kind, handler.calls) == ("protocol", 0)
 
 
 # Out

@@ -1,7 +1,6 @@
 """Nothing that a broker or a handler does stops a client for longer than it has to.
 
-Acknowledgements that never come, bursts, a network that takes nothing, handlers that raise, and
-answers to packets that the client does not know.
+Acknowledgements that never come, a network that takes nothing, and handlers that raise.
 """
 
 from __future__ import annotations
@@ -92,34 +91,6 @@ def test_a_message_that_is_not_acknowledged_in_time_is_sent_again(
     assert (bench.client.pending, bench.client.stats.losses) == (0, 1)
     live(bench, 3 * (ack_timeout or ACK_TIMEOUT))
     assert bench.client.connected
-
-
-def test_swallowed_acknowledgements_do_not_stop_publish(make: Make) -> None:
-    bench = kept(make, inflight=8)
-    pids = [bench.client.publish(b"t", b"%d" % i, 1) for i in range(8)]
-    assert bench.client.publish(b"t", b"no room", 1) is None
-    ends_after(bench, ACK_TIMEOUT)
-    bench.online(present=True)
-    found = []
-    for _ in range(20):
-        for packet in live(bench, 0.1):
-            message = peer.take_apart(packet)
-            found.append((message.pid, message.dup))
-            bench.feed(peer.puback(message.pid))
-    assert found == [(pid, True) for pid in pids]
-    assert bench.client.publish(b"t", b"room", 1)
-
-
-def test_a_pubcomp_that_does_not_come_has_pubrel_sent_again(make: Make) -> None:
-    bench = kept(make)
-    pid = bench.client.publish(b"t", b"x", 2)
-    live(bench, ACK_TIMEOUT / 2)
-    bench.feed(peer.pubrec(pid))
-    ends_after(bench, ACK_TIMEOUT)
-    bench.online(present=True)
-    assert live(bench, 1) == [(0x62, pid.to_bytes(2, "big"))]
-    bench.feed(peer.pubcomp(pid))
-    assert bench.client.pending == 0
 
 
 @pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
@@ -237,43 +208,6 @@ def test_the_time_begins_with_a_message_that_awaits_something(qos: int, make: Ma
     ends_after(bench, ACK_TIMEOUT)
 
 
-# Bursts
-
-
-def in_reads(bench: VersionBench, packets: Iterable[bytes], size: int = 1000) -> None:
-    """Have these packets come in reads of this size."""
-    data = bench.wire(*packets)
-    bench.feed_bytes(*(data[at : at + size] for at in range(0, len(data), size)))
-    bench.drain()
-
-
-@pytest.mark.parametrize("count", [33, 100, 200, 1000])
-def test_a_burst_at_qos_2_arrives_whole(count: int, make: Make) -> None:
-    """No PUBREL comes before the broker has sent everything."""
-    got: list[bytes] = []
-    bench = kept(make)
-    bench.client.subscribe(b"t", lambda message: got.append(message.payload), qos=2)
-    bench.client.poll()
-    (request,) = bench.sent()
-    bench.feed(peer.suback(request.pid, 2))
-    pids = range(1, count + 1)
-    in_reads(bench, (peer.publish(b"t", b"%d" % pid, 2, pid) for pid in pids))
-    assert bench.client.connected, bench.client.error
-    assert got == [b"%d" % pid for pid in pids]
-    assert [(p.first >> 4, p.pid) for p in bench.sent()] == [(PUBREC, pid) for pid in pids]
-    # None of them is delivered twice, on the next connection either.
-    bench.lose()
-    bench.online(present=True)
-    in_reads(bench, (peer.publish(b"t", b"%d" % pid, 2, pid, dup=True) for pid in pids))
-    in_reads(bench, (peer.pubrel(pid) for pid in pids))
-    sent = [(p.first >> 4, p.pid) for p in bench.sent() if p.first >> 4 != PINGREQ]
-    assert sent == [(PUBREC, pid) for pid in pids] + [(PUBCOMP, pid) for pid in pids]
-    assert (len(got), bench.client.connected) == (count, True)
-    # Their identifiers are free again.
-    bench.feed(peer.publish(b"t", b"after", 2, 1))
-    assert got[count:] == [b"after"]
-
-
 # Handlers that raise
 
 
@@ -344,32 +278,6 @@ def test_a_message_whose_handler_always_raises_is_set_aside(
     assert isinstance(reason, str)
     assert reason
     assert (bench.client.stats.dropped, bench.client.connected) == (1, True)
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_each_message_has_its_own_count(qos: int, make: Make) -> None:
-    handler = Raising(times=1000)
-    bench, dropped = receiving(make, handler, give_up=3)
-    for number in range(4):
-        bench.arrives(peer.publish(b"t", b"bad", qos, number + 1 if qos else 0))
-        assert polled(bench) == 3
-    assert (len(dropped), bench.client.stats.dropped) == (4, 4)
-    bench.arrives(peer.publish(b"t", b"good", 1, 9))
-    assert (polled(bench), handler.got) == (0, [b"good"])
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_handler_that_recovers_gets_its_message(qos: int, make: Make) -> None:
-    """Its failures do not count against the next message."""
-    handler = Raising(times=0)
-    bench, dropped = receiving(make, handler, give_up=3)
-    for number in range(6):
-        handler.left = 2
-        bench.arrives(peer.publish(b"t", b"bad", qos, number + 1 if qos else 0))
-        assert polled(bench) == 2
-    assert handler.got == [b"bad"] * 6
-    assert (dropped, bench.client.stats.dropped) == ([], 0)
-    assert [p.first >> 4 for p in bench.sent()] == ANSWERS[qos] * 6
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -462,41 +370,6 @@ def test_a_handler_that_ends_its_subscription_and_raises_costs_no_piece(
     pieces.clear()
     bench.feed(peer.publish(b"t/1", b"next", 1, 8))
     assert pieces == [(0, b"next")]
-
-
-# Packets that the client does not know
-
-
-@pytest.mark.parametrize("known", [False, True])
-def test_a_pubrec_of_no_message_in_flight_is_released(known: bool, make: Make) -> None:
-    """The broker waits for it, and would send PUBREC on every connection."""
-    bench = kept(make)
-    if known:
-        pid = bench.client.publish(b"t", b"x", 2)
-        bench.client.poll()
-        bench.feed(peer.pubrec(pid), peer.pubcomp(pid))
-        bench.sent()
-    else:
-        pid = 7
-    bench.feed(peer.pubrec(pid))
-    assert bench.sent() == [(0x62, pid.to_bytes(2, "big"))]
-    strays = bench.client.stats.strays
-    bench.feed(peer.pubcomp(pid))
-    assert (bench.client.connected, bench.client.pending) == (True, 0)
-    assert bench.client.stats.strays in (strays, strays + 1)
-
-
-def test_a_pubrec_of_a_message_at_qos_1_releases_nothing_else(make: Make) -> None:
-    """The message still waits for its PUBACK."""
-    bench = kept(make)
-    pid = bench.client.publish(b"t", b"x", 1)
-    bench.client.poll()
-    bench.sent()
-    bench.feed(peer.pubrec(pid + 1), peer.pubcomp(pid + 1))
-    assert [(p.first, p.pid) for p in bench.sent()] == [(0x62, pid + 1)]
-    assert bench.client.pending == 1
-    bench.feed(peer.puback(pid))
-    assert bench.client.pending == 0
 
 
 # No room

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: their order, their answers, and shared subscriptions."""
+"""SUBSCRIBE and UNSUBSCRIBE: what the broker has in the end, and shared subscriptions."""
 
 from __future__ import annotations
 
@@ -18,49 +18,6 @@ def broker(clock: Clock) -> ScriptedBroker:
 
 def ignore(message) -> None:
     """A handler."""
-
-
-# Order
-
-
-def test_requests_leave_in_the_order_of_the_calls(broker: ScriptedBroker) -> None:
-    client = broker.client
-    broker.online()
-    client.subscribe(b"a", ignore)
-    broker.turns()
-    client.unsubscribe(b"a")
-    broker.turns()
-    broker.requests.clear()
-    # The places of what is gone are taken again, and give no order.
-    client.subscribe(b"b", ignore)
-    client.subscribe(b"c", ignore)
-    client.unsubscribe(b"b")
-    client.subscribe(b"d", ignore)
-    client.unsubscribe(b"c")
-    client.subscribe(b"b", ignore)
-    broker.turns()
-    wanted = [
-        (SUBSCRIBE, b"b"),
-        (SUBSCRIBE, b"c"),
-        (UNSUBSCRIBE, b"b"),
-        (SUBSCRIBE, b"d"),
-        (UNSUBSCRIBE, b"c"),
-        (SUBSCRIBE, b"b"),
-    ]
-    assert broker.requests == wanted
-    assert set(broker.filters) == {b"b", b"d"}
-
-
-def test_requests_stand_among_publishes(broker: ScriptedBroker) -> None:
-    """A message that is published after a SUBSCRIBE leaves after it."""
-    broker.online()
-    broker.client.subscribe(b"a", ignore)
-    broker.client.publish(b"t", b"x", 1)
-    broker.client.subscribe(b"b", ignore)
-    broker.turns()
-    kinds = [p.first >> 4 for p in broker.connections[-1].packets[1:]]
-    assert kinds.index(SUBSCRIBE) < kinds.index(3)
-    assert [name for _kind, name in broker.requests] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["kept", "clean"])
@@ -113,41 +70,6 @@ def test_unsubscribe_from_what_this_run_did_not_subscribe_to(
     broker.turns()
     assert broker.requests[1:] == [(UNSUBSCRIBE, b"x"), (UNSUBSCRIBE, b"y/#")]
     assert several.granted == b""
-
-
-def test_an_unsubscribe_that_was_not_answered_goes_again(broker: ScriptedBroker) -> None:
-    broker.client.subscribe(b"a", ignore)
-    broker.online()
-    broker.ends = {UNSUBSCRIBE}
-    request = broker.client.unsubscribe(b"a")
-    broker.losses(1)
-    assert request.granted is None
-    broker.ends = set()
-    broker.online()
-    assert request.granted == b""
-    assert broker.filters == {}
-
-
-@pytest.mark.parametrize("lost", ["before", "between", "behind"])
-def test_unsubscribed_before_it_was_granted(lost: str, broker: ScriptedBroker) -> None:
-    """Nothing is left of it, and the next connection goes on."""
-    broker.online()
-
-    def lose(when: str) -> None:
-        if lost == when:
-            broker.close()
-
-    lose("before")
-    broker.client.subscribe(b"a", ignore, 1)
-    lose("between")
-    gone = broker.client.unsubscribe(b"a")
-    lose("behind")
-    broker.until(lambda: gone.granted == b"" and broker.client.connected)
-    broker.turns()
-    assert (broker.filters, broker.client.error) == ({}, None)
-    assert broker.client.stats.losses == 1
-    assert broker.client.publish(b"t", b"x", 1)
-    broker.settled()
 
 
 def test_many_requests_at_once(clock: Clock) -> None:

@@ -81,23 +81,6 @@ def made(clock: Clock, version: int) -> Made:
 # Messages
 
 
-@pytest.mark.parametrize("others", [1, 2])
-@pytest.mark.parametrize("qos", [1, 2])
-def test_the_others_go_first(qos: int, others: int, made: Made) -> None:
-    """They do not wait until the message is set aside, which it is after many more tries."""
-    broker = made(give_up=100)
-    broker.refuses_bad()
-    client = broker.client
-    client.publish(BAD, b"x", qos)
-    for number in range(6):
-        client.publish(b"good", b"%d" % number, others)
-    assert broker.run(MINUTE, lambda: len(broker.taken) == 6)
-    assert broker.taken == [b"%d" % number for number in range(6)]
-    assert len(broker.tries) <= 5
-    assert broker.run(MINUTE, lambda: client.pending == 1)
-    assert broker.reports == []
-
-
 def test_it_goes_behind_the_others_when_identifiers_begin_anew(made: Made) -> None:
     """The queue is looked through for one that is free, and the message must be in it then."""
     broker = made(give_up=100)
@@ -111,33 +94,6 @@ def test_it_goes_behind_the_others_when_identifiers_begin_anew(made: Made) -> No
     broker.refuses = lambda message: False
     broker.settles()
     assert broker.taken[3:] == [b"x"]
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_how_it_goes_behind_the_others(qos: int, made: Made) -> None:
-    """At QoS 1 as a new message, so that the order of resending holds [MQTT-4.6.0-1].
-
-    At QoS 2 it keeps its identifier: the broker may have it already.
-    """
-    broker = made(give_up=100)
-    broker.refuses_bad()
-    client = broker.client
-    first = client.publish(BAD, b"x", qos)
-    others = [client.publish(b"good", b"%d" % number, 1) for number in range(3)]
-    assert broker.run(MINUTE, lambda: len(broker.taken) == 3)
-    assert broker.run(MINUTE, lambda: broker.connections[-1].published[-1:] == broker.tries[-1:])
-    last, moved = broker.connections[-1].published[-2:]
-    assert (last.payload, moved.payload) == (b"2", b"x")
-    assert moved.pid not in others
-    if qos == 1:
-        assert (moved.pid != first, moved.dup) == (True, 0)
-    else:
-        assert {p.pid for p in broker.tries} == {first}
-        assert [p.dup for p in broker.tries] == [0] + [1] * (len(broker.tries) - 1)
-    broker.refuses = lambda message: False
-    broker.settles()
-    assert broker.taken == [b"0", b"1", b"2", b"x"]
-    assert [p.payload for p in broker.onward].count(b"x") == 1
 
 
 @pytest.mark.parametrize(
@@ -186,47 +142,6 @@ def test_alone_it_is_tried_for_ever_with_growing_pauses(qos: int, made: Made) ->
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_an_acknowledgement_before_the_first_close_proves_nothing(qos: int, made: Made) -> None:
-    broker = made()
-    broker.refuses_bad()
-    client = broker.client
-    for number in range(3):
-        client.publish(b"good", b"%d" % number, 1)
-    broker.settles()
-    client.publish(BAD, b"x", qos)
-    broker.run(10 * MINUTE)
-    assert (broker.reports, client.pending) == ([], 1)
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_message_published_while_it_is_tried_is_the_proof(qos: int, made: Made) -> None:
-    broker = made()
-    broker.refuses_bad()
-    client = broker.client
-    client.publish(BAD, b"x", qos)
-    broker.run(10 * MINUTE)
-    client.publish(b"good", b"y", 1)
-    broker.settles()
-    assert broker.taken == [b"y"]
-    assert [topic for _, topic in broker.reports] == [BAD]
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_0_never_sets_it_aside(qos: int, made: Made) -> None:
-    broker = made(give_up=0)
-    broker.refuses_bad()
-    client = broker.client
-    client.publish(BAD, b"x", qos)
-    client.publish(b"good", b"0", 1)
-    assert broker.run(PATIENCE, lambda: b"0" in broker.taken), "it blocks nobody"
-    broker.run(30 * MINUTE)
-    assert (broker.reports, client.stats.dropped, client.pending) == ([], 0, 1)
-    broker.refuses = lambda message: False
-    broker.settles()
-    assert broker.taken == [b"0", b"x"]
-
-
-@pytest.mark.parametrize("qos", [1, 2])
 def test_once_it_is_dropped_the_others_need_not_wait_for_each_other(qos: int, made: Made) -> None:
     broker = made(give_up=0)
     broker.refuses_bad()
@@ -243,42 +158,6 @@ def test_once_it_is_dropped_the_others_need_not_wait_for_each_other(qos: int, ma
     client.poll()
     broker.serve()
     assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3"]
-
-
-@pytest.mark.parametrize("count", [1, 2, 8])
-@pytest.mark.parametrize("seconds", [5, 60, 600])
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_broker_that_closes_on_every_publish_for_a_while_costs_nothing(
-    qos: int, seconds: int, count: int, made: Made
-) -> None:
-    broker = made()
-    broker.refuses = lambda message: True
-    client = broker.client
-    for number in range(count):
-        assert client.publish(b"t", b"%d" % number, qos)
-    broker.run(seconds)
-    assert client.pending == count
-    broker.refuses = lambda message: False
-    broker.settles()
-    assert sorted(broker.taken) == [b"%d" % number for number in range(count)]
-    if qos == 2:
-        assert len(broker.onward) == count, "each once"
-    assert (broker.reports, client.stats.dropped) == ([], 0)
-
-
-def test_every_message_is_refused_but_one(made: Made) -> None:
-    """Each of them has the acknowledgement of the last one as its proof."""
-    broker = made(inflight=4)
-    broker.refuses_bad()
-    client = broker.client
-    for number in range(3):
-        client.publish(BAD, b"x", 1 + number % 2)
-    client.publish(b"good", b"y", 1)
-    assert broker.run(PATIENCE, lambda: broker.taken == [b"y"])
-    assert client.publish(b"good", b"z", 1), "there is room for others"
-    broker.settles(HOUR)
-    assert broker.taken == [b"y", b"z"]
-    assert [topic for _, topic in broker.reports] == [BAD] * 3
 
 
 def test_a_message_at_qos_0_goes_behind_the_others_and_no_other_in_its_place(clock: Clock) -> None:
@@ -397,60 +276,3 @@ def test_a_subscription_that_was_refused_is_asked_for_at_once_after_a_new_start(
     client.disconnect()
     client.start()
     assert broker.run(5, lambda: secret.granted == b"\1")
-
-
-@pytest.mark.parametrize("give_up", [0, GIVE_UP])
-def test_messages_of_a_subscription_that_was_refused_at_first_arrive(
-    give_up: int, made: Made
-) -> None:
-    got: list[bytes] = []
-    broker = secretive(made, give_up=give_up)
-    broker.client.subscribe(b"secret", lambda message: got.append(message.payload), 1)
-    broker.run(5 * MINUTE)
-    assert broker.reports == [(0, b"secret")]
-    broker.forbidden = set()
-    assert broker.run(PATIENCE, lambda: broker.filters == {b"secret": 1})
-    broker.core.publish(b"secret", b"x", 1)
-    assert broker.run(5, lambda: got == [b"x"])
-
-
-def test_a_subscription_that_is_refused_may_be_ended(made: Made) -> None:
-    broker = secretive(made)
-    client = broker.client
-    client.subscribe(b"secret", print, 1)
-    broker.run(10 * MINUTE)
-    ended = client.unsubscribe(b"secret")
-    broker.run(PATIENCE, lambda: ended.granted == b"")
-    before = asked(broker)
-    broker.run(HOUR)
-    assert (asked(broker), client.connected) == (before, True)
-
-
-def test_a_broker_that_forgets_meanwhile_is_asked_for_the_others(made: Made) -> None:
-    broker = secretive(made, clean_session=True)
-    client = broker.client
-    client.subscribe(b"secret", print, 1)
-    client.subscribe(b"public", print, 1)
-    broker.run(10 * MINUTE)
-    for _ in range(3):
-        broker.close()
-        broker.run(5)
-        assert broker.run(MINUTE, lambda: broker.filters.get(b"public") == 1)
-    assert len(broker.reports) == 1
-
-
-def test_messages_and_a_subscription_that_are_refused_do_not_hide_each_other(made: Made) -> None:
-    broker = secretive(made)
-    broker.refuses_bad()
-    client = broker.client
-    client.subscribe(b"secret", print, 1)
-    client.publish(BAD, b"x", 1)
-    client.publish(b"good", b"y", 1)
-    assert broker.run(PATIENCE, lambda: broker.taken == [b"y"])
-    broker.settles(HOUR)
-    assert broker.run(HOUR, lambda: {topic for _, topic in broker.reports} == {b"secret", BAD})
-    assert client.stats.dropped == 1, "a subscription is not dropped"
-    client.publish(b"good", b"z", 2)
-    broker.settles()
-    assert broker.taken == [b"y", b"z"]
-    assert any(c.of_type(PUBLISH) for c in broker.connections)

@@ -56,12 +56,6 @@ def is_bad(message: Publish) -> bool:
     return message.topic == BAD
 
 
-def tries(broker: ScriptedBroker, topic: bytes = BAD) -> list[int]:
-    """For each connection on which the topic was published to, how many PUBLISH it had."""
-    topics = [[p.topic for p in c.published] for c in broker.connections]
-    return [len(names) for names in topics if topic in names]
-
-
 def payloads(broker: ScriptedBroker) -> list[bytes]:
     """The payloads of the messages that the broker took, each once, in order."""
     return list(dict.fromkeys(message.payload for message in broker.onward))
@@ -126,18 +120,6 @@ def test_the_application_may_publish_when_a_message_is_dropped(clock: Clock) -> 
     assert payloads(broker) == [b"x", b"!"]
 
 
-def test_qos_0_is_not_kept(broker: ScriptedBroker) -> None:
-    """A message at QoS 0 on which the broker closes is gone. What was under way goes again."""
-    broker.online()
-    broker.client.publish(b"good", b"1", 1)
-    broker.client.publish(BAD, b"x", 0)
-    broker.client.publish(b"good", b"2", 2)
-    broker.settled()
-    assert payloads(broker) == [b"1", b"2"]
-    assert len(tries(broker)) == 1
-    nothing_dropped(broker)
-
-
 def test_qos_0_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
     """A message under way is not to blame for what is published at QoS 0 all the time."""
     broker.ignores = lambda message: True
@@ -153,40 +135,6 @@ def test_qos_0_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
     broker.settled()
     assert payloads(broker) == [b"1"]
     nothing_dropped(broker)
-
-
-# One at a time
-
-
-@pytest.mark.parametrize("first", [1, 2])
-def test_after_the_peer_closed_the_first_goes_alone(first: int, broker: ScriptedBroker) -> None:
-    client = broker.client
-    broker.online()
-    broker.mute = {PUBLISH}
-    for number, qos in enumerate((first, 2, 1, 0, 1)):
-        client.publish(b"t", b"%d" % number, qos)
-    broker.turns()
-    assert [p.payload for p in broker.connections[-1].published] == [b"0", b"1", b"2", b"3", b"4"]
-    broker.close()
-    broker.online()
-    client.publish(b"t", b"5", 0)
-    broker.turns(100)
-    assert [p.payload for p in broker.connections[-1].published] == [b"0"]
-    pid = broker.connections[-1].published[0].pid
-    if first == 2:
-        broker.mute.add(PUBREL)
-        broker.connections[-1].stream.incoming.append(peer.pubrec(pid))
-        broker.turns(100)
-        assert len(broker.connections[-1].published) == 1, "it is not settled yet"
-        broker.mute = set()
-        broker.connections[-1].stream.incoming.append(peer.pubcomp(pid))
-    else:
-        broker.mute = set()
-        broker.connections[-1].stream.incoming.append(peer.puback(pid))
-    broker.settled()
-    sent = [p.payload for p in broker.connections[-1].published]
-    assert sent == [b"0", b"1", b"2", b"4", b"5"]
-    assert len(broker.connections) == 2
 
 
 @pytest.mark.parametrize(("last", "new"), [(254, 257), (65_533, 1)])
@@ -241,20 +189,6 @@ def outage(kind: str, broker: ScriptedBroker) -> None:
     broker.refuses = broker.ignores = lambda message: False
 
 
-def test_what_may_have_been_refused_leaves_after_the_answer_to_a_ping(clock: Clock) -> None:
-    bench = Bench(clock, clean_session=False).online()
-    pid = bench.client.publish(b"t", b"x", 1)
-    bench.client.poll()
-    bench.lose()
-    bench.online(present=True)
-    assert bench.sent() == [(PINGREQ << 4, b"")]
-    bench.client.poll(100)
-    assert bench.client.connected
-    assert bench.sent() == []
-    bench.feed(peer.PINGRESP)
-    assert bench.published() == [(True, 1, False, b"t", pid, b"x")]
-
-
 @pytest.mark.parametrize("closed_before", [0, GIVE_UP - 1])
 @pytest.mark.parametrize("kind", OUTAGES)
 @pytest.mark.parametrize("qos", [1, 2])
@@ -273,17 +207,6 @@ def test_an_outage_drops_nothing_and_has_the_count_begin_again(
     nothing_dropped(broker)
 
 
-def test_a_message_that_is_settled_has_the_count_begin_again(broker: ScriptedBroker) -> None:
-    for number in range(4 * GIVE_UP):
-        broker.refuses = lambda message: True
-        broker.client.publish(b"t", b"%d" % number, 1 + number % 2)
-        broker.losses(GIVE_UP - 1)
-        broker.refuses = lambda message: False
-        broker.settled()
-    assert payloads(broker) == [b"%d" % number for number in range(4 * GIVE_UP)]
-    nothing_dropped(broker)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_a_broker_that_closes_by_chance_drops_nothing(seed: int, clock: Clock) -> None:
     """It takes about every second message, and closes on the others, while more are published."""
@@ -295,27 +218,6 @@ def test_a_broker_that_closes_by_chance_drops_nothing(seed: int, clock: Clock) -
         broker.until(lambda p=payload, q=1 + number % 2: broker.client.publish(b"t", p, q))
     broker.settled()
     assert sorted(payloads(broker)) == wanted
-    nothing_dropped(broker)
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_connections_closed_behind_connack_drop_nothing(qos: int, broker: ScriptedBroker) -> None:
-    """A broker that accepts and then closes, whatever it is sent, refuses no message by it."""
-    broker.client.publish(b"t", b"1", qos)
-    broker.client.publish(b"t", b"2", qos)
-    connects = 10 * GIVE_UP
-    seen = 0
-
-    def close_what_is_new() -> bool:
-        nonlocal seen
-        if len(broker.connections) > seen and broker.connections[-1].packets:
-            seen = len(broker.connections)
-            broker.close()
-        return broker.client.stats.connects >= connects
-
-    broker.until(close_what_is_new)
-    broker.settled()
-    assert payloads(broker) == [b"1", b"2"]
     nothing_dropped(broker)
 
 
@@ -618,34 +520,6 @@ def test_drop_of_what_is_no_message_in_flight(broker: ScriptedBroker) -> None:
     broker.turns()
     assert subscription.granted == b"\1"
     nothing_dropped(broker)
-
-
-@pytest.mark.parametrize("size", [5, 500])
-@pytest.mark.parametrize("retain", [False, True])
-@pytest.mark.parametrize("taken", [True, False])
-def test_dup_at_qos_0_is_delivered_and_counted(
-    taken: bool, retain: bool, size: int, clock: Clock
-) -> None:
-    """A message that is not delivered is counted where it was counted before."""
-    got: list[tuple[int, int, bool, bool]] = []
-    broker = ScriptedBroker(clock, rx_size=64)
-    if taken:
-        broker.client.subscribe(
-            b"t",
-            lambda m: got.append((m.total, m.qos, bool(m.retain), bool(m.dup))) if m.last else 0,
-            chunks=True,
-        )
-    broker.online()
-    dup = peer.publish(b"t", bytes(size), retain=retain, dup=True)
-    plain = peer.publish(b"t", b"x")
-    broker.connections[-1].stream.incoming.extend([plain, dup, dup, plain])
-    broker.turns()
-    once, twice = (1, 0, False, False), (size, 0, retain, True)
-    assert got == [once, twice, twice, once] * taken
-    stats = broker.client.stats
-    skipped = 2 if size == 500 and not taken else 0
-    assert (stats.dup0, stats.received, stats.losses) == (2, len(got), 0)
-    assert (stats.unrouted + stats.skipped, stats.skipped) == (0 if taken else 4, skipped)
 
 
 # While older ones are sent again

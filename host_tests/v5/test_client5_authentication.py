@@ -198,7 +198,7 @@ def test_what_a_broker_may_not_say(data: bytes, text: str) -> None:
     assert raised.value.kind == "refused"
 
 
-# AUTH that breaks a rule
+# Without a network
 
 
 def _asked(clock: Clock, answer: Callable[[bytes | None], Any] = lambda data: b"a") -> Bench5:
@@ -209,20 +209,6 @@ def _asked(clock: Clock, answer: Callable[[bytes | None], Any] = lambda data: b"
 
 def _auth(code: int, *more: tuple[int, Any]) -> bytes:
     return build.ending("AUTH", code, properties(more))
-
-
-def test_nothing_but_auth_leaves_before_connack(clock: Clock) -> None:
-    bench = _asked(clock)
-    bench.client.publish(b"t", b"x", 1)
-    bench.client.subscribe(b"t", print)
-    for _ in range(3):
-        bench.feed(_auth(0x18, METHODS, (Id.AUTHENTICATION_DATA, b"more")))
-        (auth,) = bench.packets()
-        assert (auth.name, auth.code) == ("AUTH", 0x18)
-        wanted = [METHODS, (Id.AUTHENTICATION_DATA, b"a")]
-        assert sorted(auth.properties) == sorted(properties(wanted))
-    bench.feed(build.connack(0, 0, properties([METHODS])))
-    assert sorted(bench.names()) == ["PUBLISH", "SUBSCRIBE"]
 
 
 @pytest.mark.parametrize("room", [None, 0, 5])
@@ -239,56 +225,6 @@ def test_auth_and_connack_in_one_segment(auths: int, room: int | None, clock: Cl
         bench.drain()
     assert bench.names() == ["AUTH"] * auths + ["PUBLISH"]
     assert (bench.client.connected, bench.client.stats.losses) == (True, 0)
-
-
-@pytest.mark.parametrize("code", [0x19, 0x7F, 0x80, 0xFF])
-@pytest.mark.parametrize("online", [False, True])
-def test_auth_with_a_reason_code_that_it_cannot_have(
-    code: int, online: bool, clock: Clock
-) -> None:
-    bench = _asked(clock)
-    if online:
-        bench.feed(build.connack(0, 0, properties([METHODS])))
-    bench.feed(_auth(code, METHODS))
-    sent, error = bench.farewell()
-    assert (sent, error.kind) == (0x82, "protocol")
-    assert error.detail == f"packet 0xf0: reason code {code:#x}"
-
-
-@pytest.mark.parametrize(
-    "packet",
-    [
-        _auth(0x18, (Id.AUTHENTICATION_METHOD, b"OTHER")),
-        _auth(0x18),
-        _auth(0x00, METHODS),  # CONNACK says that it is done
-        build.connack(),
-        build.connack(0, 0, properties([(Id.AUTHENTICATION_METHOD, b"OTHER")])),
-    ],
-)
-def test_auth_that_breaks_a_rule(packet: bytes, clock: Clock) -> None:
-    bench = _asked(clock)
-    bench.feed(packet)
-    code, error = bench.farewell()
-    assert (code, error.kind) == (0x82, "protocol")
-
-
-@pytest.mark.parametrize("online", [False, True])
-def test_auth_that_was_not_asked_for(online: bool, clock: Clock) -> None:
-    bench = Bench5(clock)
-    bench.accepted() if online else bench.greet()
-    bench.feed(_auth(0x18, METHODS))
-    assert bench.farewell()[0] == 0x82
-
-
-@pytest.mark.parametrize("code", [None, 0])
-def test_success_of_authenticating_again_in_its_short_form(clock: Clock, code: int | None) -> None:
-    bench = Bench5(clock, auth=(METHOD, lambda data: b"answer")).accepted(METHODS)
-    bench.client.authenticate()
-    bench.client.flush()
-    assert bench.names() == ["AUTH"]
-    bench.feed(b"\xf0\x00" if code is None else b"\xf0\x01\x00")
-    assert bench.client.connected
-    assert bench.names() == []
 
 
 def test_auth_does_not_cut_the_connect_that_it_cannot_answer(clock: Clock) -> None:

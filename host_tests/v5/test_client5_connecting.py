@@ -253,28 +253,6 @@ def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None
     assert server.client_id == (None if client_id else b"given")
 
 
-@pytest.mark.parametrize("auth", [None, ("m", lambda data: b"")])
-def test_a_session_that_nobody_asked_for(auth: Any, clock: Clock) -> None:
-    """Nor a CONNACK without the method of authentication; neither changes anything."""
-    bench = Bench5(clock, auth=auth)
-    bench.greet()
-    limits = [(Id.MAXIMUM_QOS, 0), (Id.RETAIN_AVAILABLE, 0)]
-    bench.feed(build.connack(0, 0 if auth else 1, properties(limits)))
-    code, error = bench.farewell()
-    assert (code, error.kind) == (0x82, "protocol")
-    assert (bench.client.server.retain, bench.client.server.max_qos) == (1, 2)
-    assert bench.client.publish(b"t", b"", 2, True)
-
-
-def test_connack_byte_by_byte(clock: Clock) -> None:
-    bench = Bench5(clock)
-    bench.greet()
-    for byte in build.connack(0, 0, properties(SAYS)):
-        assert not bench.client.connected
-        bench.feed(bytes([byte]))
-    assert bench.client.connected
-
-
 # What it costs those who do not ask for it
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import peer
 from brokers.fake import FakeBroker
 from packets import build
 from packets.properties import Id, properties
 from packets.test_packets import REFUSED, SERVER
-from unit.fake_link import Clock, FakeStream
+from unit.fake_link import Clock
 from v5.clients5 import Bench5, Reports, named, online, until
 
 
@@ -66,53 +65,6 @@ def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int
     assert sent == OTHERWISE.get(data, code)
     assert error.kind in ("protocol", "resource")
     assert error.code == 0
-
-
-def test_a_second_connack(clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    bench.feed(build.connack())
-    assert bench.farewell()[0] == 0x82
-
-
-def test_more_messages_than_the_receive_maximum_are_taken(clock: Clock) -> None:
-    """mosquitto exceeds it with a kept session, so ending the connection would not help."""
-    got: list[int] = []
-    bench = Bench5(clock, incoming=2, on_message=lambda message: got.append(message.id)).accepted()
-    bench.feed(*(build.publish(b"t", b"", 2, pid) for pid in (1, 2, 3, 4)))
-    bench.feed(build.publish(b"t", b"", 2, 3, dup=1))
-    assert got == [1, 2, 3, 4]
-    assert bench.names() == ["PUBREC"] * 5
-    assert bench.client.connected
-
-
-@pytest.mark.parametrize("first", [0x90, 0xB0, 0xE0])
-def test_a_packet_that_the_buffer_does_not_hold(first: int, clock: Clock) -> None:
-    bench = Bench5(clock, rx_size=64).accepted()
-    bench.feed(peer.packet(first, bytes(200)))
-    code, error = bench.farewell()
-    assert (code, error.kind) == (0x95, "resource")
-    assert "rx_size" in error.detail
-
-
-def test_no_disconnect_within_another_packet(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = FakeStream.readinto
-
-    def readinto(stream: FakeStream, buf: memoryview) -> int | None:
-        stream.room = None  # the network takes more from now on
-        return real(stream, buf)
-
-    monkeypatch.setattr(FakeStream, "readinto", readinto)
-    bench = Bench5(clock).accepted()
-    bench.stream.room = 5
-    bench.client.publish(b"t", b"cut short", 1)
-    bench.client.flush()
-    before = bytes(bench.stream.written)
-    bench.feed(build.connack())
-    assert not bench.client.connected
-    assert bench.stream.room is None
-    assert bytes(bench.stream.written) == before
 
 
 # The names of section 2.4
@@ -236,15 +188,6 @@ def test_disconnect_is_in_the_error_and_the_client_comes_back(
     assert f"reason code {code:#x}{name}, because" in client.error.detail.lower()
     until(lambda: client.connected, client)
     assert client.error is None
-
-
-@pytest.mark.parametrize("data", [b"\xe0\0", b"\xe0\1\x8b", b"\xe0\2\x8b\0"])
-def test_disconnect_of_every_length(data: bytes, clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    bench.feed(data)
-    assert bench.client.error.kind == "closed"
-    assert bench.client.error.code == (data[2] if len(data) > 2 else 0)
-    assert bench.names() == []  # DISCONNECT is not answered
 
 
 def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -> None:

@@ -79,64 +79,6 @@ def test_each_copy_calls_its_handler_once(qos: int, first: int, bench: Listeners
     assert bench.client.connected
 
 
-def test_the_copy_for_a_subscription_that_has_ended_goes_to_no_other(bench: Listeners) -> None:
-    one, two = bench.hear("one", b"a/b"), bench.hear("two", b"a/+")
-    bench.client.unsubscribe(b"a/b")
-    assert bench.heard(message(b"x", one), message(b"x", two)) == ["two"]
-
-
-def test_a_new_handler_gets_what_is_on_its_way_to_the_old_one(bench: Listeners) -> None:
-    old = bench.hear("old", b"a/b")
-    assert bench.hear("new", b"a/b") == old
-    assert bench.heard(message(b"x", old)) == ["new"]
-
-
-def test_identifiers_from_before_a_reboot_are_not_believed(clock: Clock) -> None:
-    """The broker has kept messages with the identifiers that the subscriptions had then."""
-    bench = Listeners(clock, clean_session=False)
-    one, two = bench.hear("a/b", b"a/b"), bench.hear("c/+", b"c/+")
-    for packet, name in (
-        (message(b"x", two), "a/b"),
-        (message(b"y", one, topic=b"c/d"), "c/+"),
-        (message(b"z", 99), "a/b"),
-        (message(b"z", 200), "a/b"),
-        (message(b"z", 268_435_455), "a/b"),
-    ):
-        assert bench.heard(packet) == [name]
-
-
-def test_what_is_remembered_of_one_topic_name_is_not_believed_of_another(clock: Clock) -> None:
-    """More names come than are remembered, all with the same properties."""
-    bench = Listeners(clock, clean_session=False)
-    bench.hear("a/b", b"a/b")
-    two = bench.hear("c/+", b"c/+")
-    names = [b"c/%d" % i for i in range(4)]
-    assert bench.heard(*(message(b"x", two, topic=name) for name in names)) == ["c/+"] * 4
-    assert bench.heard(message(b"x", two)) == ["a/b"]
-
-
-BROKEN = [b"\2\x0b\xc8", b"\2", b"\2\x0b", b"\1\x0b", b""]
-# An identifier of 0 is none, with needless bytes or without.
-BROKEN += [b"\2\x0b\0", b"\3\x0b\x80\0", b"\4\x0b\x80\x80\0", b"\5\x0b\x80\x80\x80\0"]
-
-
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("qos", [0, 1])
-@pytest.mark.parametrize("block", BROKEN)
-def test_a_malformed_identifier_calls_no_handler(
-    block: bytes, qos: int, known: bool, bench: Listeners
-) -> None:
-    """200 takes two bytes; the first of them alone is malformed, also for a known topic name."""
-    for n in range(1, 200):
-        bench.hear("other", b"other/%d" % n)
-    assert bench.hear("one", b"a/b", 1) == 200
-    if known:
-        assert bench.heard(message(b"on", 200, qos=qos)) == ["one"]
-    body = b"\0\3a/b" + (b"\0\7" if qos else b"") + block
-    assert bench.heard(bytes((0x30 | qos << 1, len(body))) + body) == []
-    assert bench.farewell()[1].kind == "protocol"
-
-
 # Messages that begin alike are found by their first bytes
 
 
@@ -171,37 +113,3 @@ def test_each_message_arrives_as_it_was_sent(clock: Clock, seed: int) -> None:
         sent.append((topic, payload, qos, retain, kinds[0] if kinds else None))
     assert seen == sent
     assert bench.client.connected
-
-
-@pytest.mark.parametrize("tagged", [False, True])
-def test_the_handlers_that_are_subscribed_get_it(tagged: bool, bench: Listeners) -> None:
-    """Between messages that are all the same, subscriptions come and go."""
-    data = [message(b"x", *[bench.hear("one", b"a/b")] * tagged)] * 8
-    assert bench.heard(*data) == ["one"] * 8
-    bench.hear("another", b"a/b")
-    assert bench.heard(*data) == ["another"] * 8
-    bench.hear("two", b"a/+")
-    assert bench.heard(*data) == (["another"] if tagged else ["another", "two"]) * 8
-    bench.client.unsubscribe(b"a/b")
-    assert bench.heard(*data) == ([] if tagged else ["two"] * 8)
-    assert bench.client.connected
-
-
-@pytest.mark.parametrize("missing", range(1, 8))
-def test_a_message_that_ends_early_breaks_a_rule(missing: int, bench: Listeners) -> None:
-    """Behind it in the buffer lies what a message like it had there."""
-    whole = message(b"", bench.hear("one", b"a/b"))
-    assert bench.heard(*[whole] * 8) == ["one"] * 8
-    cut = bytes((whole[0], whole[1] - missing)) + whole[2 : len(whole) - missing]
-    assert bench.heard(cut) == []
-    assert bench.farewell()[0] in (0x81, 0x82)
-
-
-@pytest.mark.parametrize("more", [(), ((Id.PAYLOAD_FORMAT, 2),)])
-def test_a_topic_name_that_is_not_valid_goes_to_nobody(more: Any, bench: Listeners) -> None:
-    """Not even to the subscription that the broker names."""
-    one = bench.hear("one", b"a/+")
-    bad = build.publish(b"a/+", b"x", 1, 7, [(IDENTIFIER, one), *more])
-    assert bench.heard(bad, bad, message(b"x", one)) == ["one"]
-    stats = bench.client.stats
-    assert (stats.skipped, stats.received, stats.losses) == (2, 1, 0)

@@ -67,20 +67,6 @@ def test_properties_of_a_message_in_pieces(broker: FakeBroker, qos: int) -> None
     assert kept == [sorted(DECODED), sorted(DECODED), []]
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-def test_properties_are_sent_again_with_their_message(broker: FakeBroker, qos: int) -> None:
-    client = online(broker, clean_session=False)
-    broker.withhold(frozenset({4, 5}))
-    pid = client.publish(b"t", b"x", qos, properties=Properties(**ALL))
-    until(broker.keeps_back, client)
-    again(broker, client)
-    broker.release()
-    settled(client)
-    first, second = named(broker, "PUBLISH")
-    assert (first.pid, second.pid, first.dup, second.dup) == (pid, pid, 0, 1)
-    assert second.properties == first.properties
-
-
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
@@ -221,21 +207,6 @@ def test_what_was_accepted_before_it_was_known_is_reported(
     assert client.stats.dropped == 1
 
 
-@pytest.mark.parametrize("room", [0, 1, 5])
-def test_what_is_set_aside_while_connect_is_half_out_is_not_sent(room: int, clock: Clock) -> None:
-    reports = Reports()
-    bench = Bench5(clock, on_dropped=reports, clean_session=False)
-    bench.client.publish(b"t", b"bad", 0, True)
-    bench.client.publish(b"t", b"good")
-    bench.greet_in_part(room)
-    bench.feed(build.connack(0, 0, properties([(Id.RETAIN_AVAILABLE, 0)])))
-    bench.stream.room = None
-    bench.client.poll()
-    assert [p.payload for p in bench.packets()[1:]] == [b"good"]
-    assert reports.topics == [b"t"]
-    assert bench.client.pending == 0
-
-
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("before", [[], [0], [1], [1, 0], [0, 1, 0]])
 def test_what_is_set_aside_makes_room_before_pingresp(
@@ -315,53 +286,3 @@ def test_no_matching_subscribers_is_success(broker: FakeBroker) -> None:
     settled(client)
     assert [p.payload for p in broker.onward] == [b"1", b"2", b"3"]
     assert (reports.seen, client.stats.strays) == ([], 0)
-
-
-LONG: list[tuple[int | None, Pairs | None]] = [
-    (None, None),
-    (0, None),
-    (0, []),
-    (0, [(Id.REASON_STRING, b"well"), (Id.USER_PROPERTY, (b"a", b"b"))]),
-    (0, [(Id.USER_PROPERTY, (b"a" * 400, b"b" * 400))]),  # larger than the buffer
-]
-
-
-@pytest.mark.parametrize(("code", "more"), LONG)
-@pytest.mark.parametrize("qos", [1, 2])
-def test_acknowledgements_of_every_length(
-    broker: FakeBroker, qos: int, code: int | None, more: Pairs | None
-) -> None:
-    for name in ("PUBACK", "PUBREC", "PUBREL", "PUBCOMP"):
-        broker.answer_with(name, code, more)
-    got: list[bytes] = []
-    client = online(broker, rx_size=64)
-    client.subscribe(b"t", lambda message: got.append(message.payload), qos=qos)
-    for i in range(3):
-        client.publish(b"t", b"%d" % i, qos)
-    until(lambda: len(got) == 3, client)
-    settled(client)
-    assert got == [b"0", b"1", b"2"]
-    stats = client.stats
-    assert (stats.strays, stats.losses, stats.skipped, stats.unrouted) == (0, 0, 0, 0)
-
-
-def test_pubcomp_that_does_not_know_the_message_settles_it(broker: FakeBroker) -> None:
-    reports = Reports()
-    broker.answer_with("PUBCOMP", 0x92)
-    client = online(broker, on_dropped=reports)
-    client.publish(b"t", b"x", 2)
-    settled(client)
-    assert (reports.seen, client.stats.dropped) == ([], 0)  # PUBREC has said that it has it
-
-
-def test_an_acknowledgement_of_nothing_is_a_stray(clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    pid = bench.client.publish(b"t", b"x", 1)
-    other = pid % 65535 + 1
-    for name in ("PUBACK", "PUBREC", "PUBCOMP"):
-        for code in (None, 0x10 if name != "PUBCOMP" else 0, 0x87 if name != "PUBCOMP" else 0x92):
-            bench.feed(build.ack(name, other, code))
-    assert (bench.client.stats.strays, bench.client.pending) == (9, 1)
-    bench.feed(build.ack("PUBREC", pid, 0x87))  # it waits for PUBACK
-    assert bench.client.pending == 1
-    assert bench.client.connected

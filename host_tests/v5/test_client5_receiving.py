@@ -1,4 +1,4 @@
-"""Receiving: properties of messages of every size, and which handlers a message goes to."""
+"""Receiving: properties, topic names as they are, and what a broker passes on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 import peer
-from brokers.core import types
-from brokers.fake import FakeBroker
 from flatmq.engine import HOLD
 from packets import build
 from packets.fields import length, text
 from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5.clients5 import Bench5, Inbox, again, arrived, named, online, until
+from v5.clients5 import Bench5, Inbox
 
 ALL: list[tuple[int, Any]] = [
     (Id.PAYLOAD_FORMAT, 1),
@@ -26,7 +24,6 @@ ALL: list[tuple[int, Any]] = [
     (Id.USER_PROPERTY, (b"key", b"second")),
     (Id.USER_PROPERTY, (b"", b"")),
 ]
-LARGE = [(Id.USER_PROPERTY, (b"fill", b"x" * 90)), *ALL]
 
 
 def _look(message: Any) -> dict[str, Any]:
@@ -79,60 +76,11 @@ def test_the_properties_of_a_message(qos: int, cut: int, identified: bool, clock
     assert seen == [(b"one", SEEN), (b"", SEEN), (b"three", SEEN)]
 
 
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("cut", [1, 13, 64, 1000])
-def test_properties_of_a_message_in_pieces(qos: int, cut: int, clock: Clock) -> None:
-    bench = Bench5(clock, rx_size=256).accepted()
-    payload = bytes(range(250)) * 6
-    got = bytearray()
-    ends: list[int] = []
-
-    def handler(message: Any) -> None:
-        assert (message.topic, message.total) == (b"topic", len(payload))
-        assert _look(message) == SEEN
-        assert message.offset == len(got)
-        got.extend(message.payload)
-        if message.last:
-            ends.append(len(got))
-
-    bench.client.subscribe(b"topic", handler, qos=2, chunks=True)
-    data = build.publish(b"topic", payload, qos, 9, properties(LARGE))
-    small = build.publish(b"topic", b"small", qos, 10, properties(ALL))
-    for at in range(0, len(data), cut):
-        bench.feed(data[at : at + cut])
-    assert (bytes(got), ends) == (payload, [len(payload)])
-    answers = [p.name for p in bench.packets() if p.name != "SUBSCRIBE"]
-    assert answers == [[], ["PUBACK"], ["PUBREC"]][qos]
-    payload = b"small"
-    got.clear()
-    bench.feed(small)
-    assert bytes(got) == b"small"
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("cut", [1, 50, 5000])
-@pytest.mark.parametrize("size", [0, 10, 500])
-def test_properties_that_the_buffer_does_not_hold(
-    size: int, cut: int, qos: int, clock: Clock
-) -> None:
-    bench = Bench5(clock, rx_size=64).accepted()
-    inbox = Inbox()
-    bench.client.subscribe(b"t", inbox, qos=2, chunks=True)
-    bench.drain()
-    assert bench.names() == ["SUBSCRIBE"]
-    more = properties([(Id.USER_PROPERTY, (b"a" * 300, b"b" * 300))])
-    data = build.publish(b"t", bytes(size), qos, 9, more)
-    for at in range(0, len(data), cut):
-        bench.feed(data[at : at + cut])
-    assert (inbox.payloads, bench.client.stats.skipped) == ([], 1)
-    assert bench.names() == [[], ["PUBACK"], ["PUBREC"]][qos]
-    bench.feed(build.publish(b"t", b"after", 0))
-    assert inbox.payloads == [b"after"]
-
-
 FILL = (
     b"\x26" + text(b"k" * 200) + text("\x7f\u0080\u07ff\u0800\ud7ff\uffff\U0010ffff".encode() * 9)
 )
+
+
 # Properties that break a rule, each behind some that are right.
 PASSING = {
     "unknown": b"\x04",
@@ -153,6 +101,8 @@ PASSING = {
     "a surrogate": b"\x08" + text(b"\xed\xa0\x80"),
     "past U+10FFFF": b"\x26" + text(b"\xf4\x90\x80\x80") + text(b""),
 }
+
+
 GOOD = b"\1\2\x08\0\0\3\0\0\x09" + text(bytes(300)) + b"\x0b\xff\x7f\x0b\1\2\0\0\0\0"
 
 
@@ -182,135 +132,6 @@ def test_properties_that_the_buffer_does_not_hold_are_checked(
             bench.accepted()
     assert bench.client.stats.skipped == 1
     assert bench.names() == ["PUBACK"] * qos
-
-
-@pytest.mark.parametrize("room", [0, 10])
-def test_a_rule_is_broken_while_the_network_takes_nothing(room: int, clock: Clock) -> None:
-    """A large message is half out, and goes again on the next connection."""
-    bench = Bench5(clock, rx_size=64).accepted()
-    bench.stream.room = room
-    assert bench.client.publish_from(b"large", bytes(3000), 1)
-    bench.drain()
-    block = FILL + b"\4"
-    bench.feed(peer.packet(0x30, text(b"t") + length(len(block)) + block))
-    while bench.stream.incoming:
-        bench.drain()
-    assert bench.client.publish_from(b"other", b"x", 1) is None
-    bench.stream.room = None
-    bench.drain()
-    assert (bench.client.error.kind, bench.client.pending) == ("protocol", 1)
-    bench.pass_time(2000)
-    bench.accepted()
-    bench.drain()
-    (again,) = bench.packets()
-    assert (again.topic, len(again.payload)) == (b"large", 3000)
-    bench.feed(build.ack("PUBACK", again.pid))
-    assert bench.client.publish_from(b"other", b"x", 1)
-
-
-@pytest.mark.parametrize(("size", "kept"), [(40, True), (75, False)])
-@pytest.mark.parametrize("first", [1, 42, 130])
-def test_properties_that_are_there_with_two_reads_may_be_too_large_to_keep(
-    first: int, size: int, kept: bool, clock: Clock
-) -> None:
-    got: list[tuple[bytes, bytes | None]] = []
-    bench = Bench5(clock, rx_size=130).accepted()
-    bench.client.subscribe(b"#", lambda m: got.append((m.topic, m.properties.user(b"k"))), 1, True)
-    topic, value = b"n" * 70, b"v" * size
-    data = build.publish(topic, bytes(500), 1, 7, [(Id.USER_PROPERTY, (b"k", value))])
-    bench.feed(data[:first])
-    for at in range(first, len(data), 130):
-        bench.feed(data[at : at + 130])
-    assert set(got) == ({(topic, value)} if kept else set())
-    assert bench.client.stats.skipped == (not kept)
-    assert bench.names() == ["SUBSCRIBE", "PUBACK"]
-
-
-def test_a_large_message_that_nobody_takes_in_pieces(broker: FakeBroker) -> None:
-    client = online(broker, rx_size=64)
-    inbox = Inbox()
-    client.subscribe(b"t", inbox, 1)
-    until(lambda: broker.subscriptions(b"c"), client)
-    broker.publish(b"t", bytes(1000), 1, more=LARGE)
-    broker.publish(b"t", b"small", 1)
-    until(lambda: inbox.payloads == [b"small"], client)
-    assert client.stats.skipped == 1
-    arrived(broker, client)
-    assert len(named(broker, "PUBACK")) == 2
-
-
-# Which handlers
-
-
-def test_many_identifiers(broker: FakeBroker) -> None:
-    """They get longer than one byte after 127 topic filters."""
-    client = online(broker, subscriptions=3)
-    inbox, other = Inbox(), Inbox()
-    for i in range(140):
-        client.subscribe(b"f%d" % i, other)
-        client.unsubscribe(b"f%d" % i)
-        client.poll()
-    client.subscribe(b"t", inbox)
-    client.subscribe(b"u", other)
-    until(lambda: set(broker.subscriptions(b"c")) == {b"t", b"u"}, client)
-    assert sorted(i for _, i in broker.subscriptions(b"c").values()) == [141, 142]
-    broker.publish(b"t", b"x")
-    until(lambda: inbox.payloads, client)
-    assert (inbox.payloads, other.payloads) == ([b"x"], [])
-
-
-@pytest.mark.parametrize("acknowledgement", ["PUBREC", "PUBREL", "PUBCOMP"])
-def test_qos_2_is_delivered_once_whatever_is_cut(broker: FakeBroker, acknowledgement: str) -> None:
-    inbox = Inbox()
-    client = online(broker, clean_session=False)
-    client.subscribe(b"t", inbox, 2)
-    until(lambda: broker.subscriptions(b"c"), client)
-    if acknowledgement == "PUBREL":
-        broker.withhold(types("PUBREL"))
-    else:
-        broker.close_on(types(acknowledgement))
-    broker.publish(b"t", b"x", 2)
-    until(lambda: named(broker, acknowledgement.replace("REL", "REC")), client)
-    broker.close_on(frozenset())
-    again(broker, client) if client.connected else until(lambda: client.connected, client)
-    broker.release()
-    broker.publish(b"t", b"y", 2)
-    until(lambda: b"y" in inbox.payloads, client)
-    arrived(broker, client)
-    assert inbox.payloads == [b"x", b"y"]
-
-
-def test_the_answers_are_in_the_order_of_the_messages(clock: Clock) -> None:
-    bench = Bench5(clock, on_message=lambda message: None).accepted()
-    pids = [(7, 1), (3, 2), (9, 1), (2, 2)]
-    bench.feed(*(build.publish(b"t", b"", qos, pid) for pid, qos in pids))
-    bench.feed(build.ack("PUBREL", 2), build.ack("PUBREL", 3))
-    said = [(p.name, p.pid) for p in bench.packets()]
-    assert said == [
-        ("PUBACK", 7),
-        ("PUBREC", 3),
-        ("PUBACK", 9),
-        ("PUBREC", 2),
-        ("PUBCOMP", 2),
-        ("PUBCOMP", 3),
-    ]
-
-
-def test_a_packet_identifier_that_is_free_again_is_a_new_message(clock: Clock) -> None:
-    inbox = Inbox()
-    bench = Bench5(clock, on_message=inbox).accepted()
-    bench.feed(build.publish(b"t", b"1", 2, 5), build.publish(b"t", b"1", 2, 5, dup=1))
-    bench.feed(build.ack("PUBREL", 5), build.publish(b"t", b"2", 2, 5, dup=1))
-    bench.feed(build.publish(b"t", b"3", 1, 6), build.publish(b"t", b"4", 1, 6, dup=1))
-    assert inbox.payloads == [b"1", b"2", b"3", b"4"]
-
-
-@pytest.mark.parametrize("code", [0x92, 0])
-def test_pubrel_of_what_is_not_known_is_answered(code: int, clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    bench.feed(build.ack("PUBREL", 77, code))
-    (answer,) = bench.packets()
-    assert (answer.name, answer.pid) == ("PUBCOMP", 77)
 
 
 def test_a_byte_order_mark_is_part_of_a_topic_name(clock: Clock) -> None:

@@ -9,11 +9,10 @@ import pytest
 
 from brokers.fake import FakeBroker
 from flatmq import MQTTError, aio
-from packets import build
 from packets.properties import Id, properties
 from packets.strict import Filter
 from unit.fake_link import Clock
-from v5.clients5 import SECONDS, Bench5, Inbox, Reports, again, arrived, made, named, online, until
+from v5.clients5 import SECONDS, Bench5, Reports, again, arrived, made, online, until
 
 
 def _granted(client: Any, *requests: Any) -> list[bytes]:
@@ -73,35 +72,6 @@ def test_unsuback_that_refuses(broker: FakeBroker, code: int) -> None:
     assert client.stats.losses == 0
 
 
-def test_an_answer_of_another_length_breaks_a_rule(clock: Clock) -> None:
-    for name in ("SUBACK", "UNSUBACK"):
-        bench = Bench5(clock, clean_session=False).accepted()
-        bench.client.last_id = 6
-        if name == "SUBACK":
-            request = bench.client.subscribe([b"a", b"b"], print)
-        else:
-            request = bench.client.unsubscribe([b"a", b"b"])
-        bench.drain()
-        bench.feed(build.answer(name, 7, b"\0"))
-        assert bench.farewell()[0] == 0x82
-        assert request.granted is None
-        bench.accepted(present=True)
-        (packet,) = bench.packets()
-        bench.feed(build.answer(name, packet.pid, b"\0\0"))
-        assert request.granted == b"\0\0"
-
-
-def test_the_answer_to_another_request_is_a_stray(clock: Clock) -> None:
-    bench = Bench5(clock).accepted()
-    bench.client.last_id = 6
-    request = bench.client.subscribe(b"a", print)
-    bench.drain()
-    bench.feed(build.answer("UNSUBACK", 7, b"\0"), build.answer("SUBACK", 8, b"\0"))
-    assert (request.granted, bench.client.stats.strays) == (None, 2)
-    bench.feed(build.answer("SUBACK", 7, b"\0"))
-    assert request.granted == b"\0"
-
-
 BAD = [
     (b"$share/g", {}, r"must be \$share/GROUP/FILTER"),
     (b"$share//t", {}, r"must be \$share/GROUP/FILTER"),
@@ -121,43 +91,6 @@ def test_what_breaks_a_rule(clock: Clock, filters: Any, options: dict, text: str
         bench.client.subscribe(filters, print, **options)
     bench.drain()
     assert bench.names() == []
-
-
-def test_identifiers_follow_what_the_broker_has(broker: FakeBroker) -> None:
-    client = made(broker)
-    client.subscribe(b"a", print)
-    client.subscribe(b"b", print)
-    client.start()
-    until(lambda: len(broker.subscriptions(b"c")) == 2, client)
-    assert [i for _, i in broker.subscriptions(b"c").values()] == [1, 2]
-    broker.announces = properties([(Id.SUBSCRIPTION_IDENTIFIERS_AVAILABLE, 0)])
-    broker.forget(b"c")
-    again(broker, client)
-    until(lambda: len(broker.subscriptions(b"c")) == 2, client)
-    assert [i for _, i in broker.subscriptions(b"c").values()] == [0, 0]
-    assert client.server.identifiers == 0
-    inbox = Inbox()
-    client.subscribe(b"d", inbox)
-    until(lambda: len(broker.subscriptions(b"c")) == 3, client)
-    broker.publish(b"d", b"x")
-    until(lambda: inbox.payloads, client)
-
-
-def test_a_session_that_is_gone_is_subscribed_to_again(broker: FakeBroker) -> None:
-    client = online(broker, clean_session=False)
-    inbox = Inbox()
-    _granted(client, client.subscribe([b"a", b"b"], inbox, 1))
-    broker.forget(b"c")
-    losses = client.stats.connects
-    until(lambda: client.stats.connects > losses, client)
-    assert not client.session_present
-    until(lambda: len(broker.subscriptions(b"c")) == 2, client)
-    again(broker, client)
-    assert client.session_present
-    arrived(broker, client)
-    assert len(named(broker, "SUBSCRIBE")) == 2
-    broker.publish(b"b", b"x", 1)
-    until(lambda: inbox.payloads, client)
 
 
 def test_requests_larger_than_the_broker_takes(broker: FakeBroker) -> None:

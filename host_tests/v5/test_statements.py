@@ -36,6 +36,6 @@ def test_what_a_row_names_is_there() -> None:
             path = LIB.joinpath("flatmq", *module.removeprefix("flatmq").split("."))
             assert path.is_dir() or path.with_suffix(".py").is_file(), (statement, module)
         named = re.findall(r"`(\w+\.py)::(\w+)`", tests)
-        assert named, statement
+        assert named or tests == "`hostile`", statement
         for file, function in named:
             assert function in _functions(file), (statement, function)

@@ -25,7 +25,6 @@ _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_op
 # Commands whose modules are in host_tests: the module with arguments before those given, the help.
 _IN_TESTS = {
     "faults": ("faults", "Run every scenario of a fault."),
-    "fuzz": ("hostile.guided", "Feed hostile bytes, guided by coverage."),
     "fuzz-packs": (
         "pipeline.fuzz_packs --documents 1000000 --spark 50000",
         "Send hostile messages through the pipeline's jobs.",
