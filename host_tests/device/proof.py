@@ -71,7 +71,7 @@ class Proof:
         try:
             for _ in range(REPEATS):
                 self._once(steps)
-        except MemoryError:
+        except Exception:  # MemoryError; or it had no effect, as a poll without memory has none
             self.pause()
             self.refused = True
         gc.enable()

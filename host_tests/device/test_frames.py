@@ -53,8 +53,8 @@ MAY_BE_ON_HEAP = {
     "ota/manifest": {"static string 125"},
     # For a line that was typed.
     "prompt": {"Prompt._run", "Prompt._take"},
-    # When a module is loaded, and after that.
-    "port": {"load", "drop"},
+    # After a module was loaded.
+    "port": {"drop"},
     "properties": {"Properties.__init__", "block", "_put"},
     # Once a peer has closed the connection.
     "alone": {"Alone._behind"},
@@ -70,8 +70,9 @@ MAY_BE_ON_HEAP = {
     "setup": {"make", "make.<listcomp>"},
     # For CONNACK.
     "rare/qos2": {"resume"},
-    # A message that is dropped, packet identifiers that are used up, and a loss.
-    "rare/strays": {"next_id", "next_id.<dictcomp>", "report", "lost"},
+    # A message that is dropped, packet identifiers that are used up, and a loss; the last is
+    # `remove`.
+    "rare/strays": {"next_id", "next_id.<dictcomp>", "report", "lost", "static string 128"},
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "subs": {"static string 138", "resume", "flush", "other"},

@@ -22,3 +22,17 @@ def test_code_that_memory_was_too_short_for_is_loaded_once_there_is_room() -> No
     short, deaf = on_device.run("load_in_little_memory.py", heap=on_device.SCRIPTED_HEAP)
     assert int(short) > 20, "there was too much memory to see anything"
     assert int(deaf) == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "version"), [("first", "4"), ("large", "4"), ("large", "5"), ("properties", "5")]
+)
+def test_what_comes_while_memory_is_short_is_never_delivered_wrongly(
+    what: str, version: str
+) -> None:
+    """The connection ends, `poll` raises nothing, and with memory the client goes on."""
+    short, raised, wrong, missing = on_device.run(
+        "receive_in_little_memory.py", what, version, heap="128k"
+    )
+    assert int(short), "there was too much memory to see anything"
+    assert (raised, wrong, missing) == ("0", "0", "0")

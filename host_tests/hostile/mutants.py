@@ -69,9 +69,11 @@ FAULTS: Faults = {
     },
     "rare/qos2": {
         "the identifier of a QoS 2 message is not kept": (
-            "received[received.index(0)] = pid", "pass"
+            "c.received[c.received.index(0)] = pid", "pass"
         ),
-        "the list of received messages does not grow": ("received.append(pid)", "pass"),
+        "the list of received messages does not grow": (
+            "if 0 not in c.received:", "if not c.received:"
+        ),
         "PUBREC of a message that is not in flight is not answered": (
             "            c.stats.strays += 1\n        first = 0x62",
             "            c.stats.strays += 1\n            return None\n        first = 0x62",
@@ -212,7 +214,7 @@ FAULTS_5: Faults = {
     },
     "v5/replies": {
         "answers belong to any request": (
-            "message.properties.is_value(_CORRELATION, self._data[i])", "True"
+            "is_value(message.properties, _CORRELATION, self._data[i])", "True"
         ),
         "requests are not given up": ("if left <= 0:", "if False:"),
     },

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 import flatmq.port
+import flatmq.store
 import sizes
 from flatmq import Client, flash
 from flatmq.spool import Spool
@@ -485,3 +486,56 @@ def test_a_spool_needs_qos_1(tmp_path: Path) -> None:
     client = Client(b"b", "127.0.0.1", max_qos=0)
     with pytest.raises(ValueError, match="max_qos with a Spool must be 1 to 2, not 0"):
         Spool(client, str(tmp_path / "s"))
+
+
+class _Full(list):
+    """A list for which there is no memory, once."""
+
+    short = True
+
+    def append(self, item: Any) -> None:
+        if self.short:
+            self.short = False
+            raise MemoryError("memory allocation failed")
+        super().append(item)
+
+
+def _all_arrive(board: Board) -> None:
+    board.broker.up = True
+    board.poll()
+    assert list(dict.fromkeys(board.got)) == list(range(40))
+    assert board.spool.pending == board.spool.stats.corrupt == 0
+
+
+@pytest.fixture
+def offline(tmp_path: Path, ticking: None) -> Board:
+    """A board whose records go to segments, and stay there."""
+    board = Board(tmp_path, segment=512, head=0)
+    board.broker.up = False
+    board.publish(*range(20))
+    return board
+
+
+def test_a_segment_that_cannot_be_opened_for_lack_of_memory_is_read_later(offline: Board) -> None:
+    offline.publish(*range(20, 40))
+    offline.broker.up = True
+    error = MemoryError("memory allocation failed")
+    with mock.patch.object(flatmq.store, "access", side_effect=error), pytest.raises(MemoryError):
+        offline.poll()
+    _all_arrive(offline)
+
+
+@pytest.mark.parametrize("name", ["_firsts", "_ends"])
+def test_a_segment_that_cannot_be_begun_for_lack_of_memory_is_begun_later(
+    name: str, offline: Board
+) -> None:
+    """Nothing is appended to it that would be looked for in the segment before."""
+    store = offline.spool._store
+    setattr(store, name, _Full(getattr(store, name)))
+    for n in range(20, 40):
+        try:
+            offline.publish(n)
+        except MemoryError:
+            offline.publish(n)
+    assert not getattr(store, name).short
+    _all_arrive(offline)

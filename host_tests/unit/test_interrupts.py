@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import gc
 import importlib
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, ModuleType
 
 import pytest
 
 import peer
 import sizes
+from flatmq import methods, subs, subscribing
 from flatmq.properties import Properties
+from flatmq.rare import qos2, strays
+from flatmq.v5 import fallback
 from packets import build
 from packets.properties import Id
 from unit.both_versions import VersionBench
@@ -398,3 +402,187 @@ def test_a_connack_that_cannot_be_handled_now_is_handled_later(
     bench.accepted((Id.RECEIVE_MAXIMUM, 1))
     assert bench.client.connected
     assert _sent(bench) == [(b"0", pids[0], 0)]
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType, str], None]:
+    """A function that has the next use of a name in a module raise MemoryError."""
+
+    def short(module: ModuleType, name: str) -> None:
+        real = getattr(module, name, None) or getattr(builtins, name)
+
+        def fail(*_: object) -> None:
+            monkeypatch.setattr(module, name, real, raising=False)
+            raise MemoryError("memory allocation failed")
+
+        monkeypatch.setattr(module, name, fail, raising=False)
+
+    return short
+
+
+class Full(list):
+    """A list for which there is no more memory."""
+
+    def append(self, _: object) -> None:
+        raise MemoryError("memory allocation failed")
+
+
+def _ended_for_memory(bench: VersionBench) -> bool:
+    return not bench.client.connected and bench.client.error.kind == "resource"
+
+
+def test_a_message_whose_code_cannot_be_loaded_comes_again(
+    short: set[str], make: Callable
+) -> None:
+    """`poll` raises nothing: the connection ends, and `error` says why."""
+    got: list[bytes] = []
+    bench = make(clean_session=False, on_message=lambda m: got.append(m.payload)).online()
+    short.add("qos2")
+    bench.feed(peer.publish(b"t", b"x", 2, 5))
+    assert _ended_for_memory(bench)
+    short.clear()
+    bench.online(present=True)
+    bench.feed(peer.publish(b"t", b"x", 2, 5, dup=True))
+    assert got == [b"x"]
+
+
+def test_a_message_at_qos_2_is_delivered_once_there_is_memory_for_its_identifier(
+    make: Callable,
+) -> None:
+    got: list[bytes] = []
+    options = {"clean_session": False, "incoming": 1}
+    bench = make(on_message=lambda m: got.append(m.payload), **options).online()
+    bench.feed(peer.publish(b"t", b"first", 2, 5))
+    bench.client.received = Full(bench.client.received)
+    bench.feed(peer.publish(b"t", b"second", 2, 6))
+    assert _ended_for_memory(bench)
+    assert got == [b"first"]
+    bench.client.received = list(bench.client.received)
+    bench.online(present=True)
+    bench.feed(peer.publish(b"t", b"second", 2, 6, dup=True))
+    assert got == [b"first", b"second"]
+
+
+def _past_pubrec(bench: VersionBench) -> int:
+    pid = bench.client.publish(b"t", b"x", 2)
+    bench.client.poll()
+    bench.feed(peer.pubrec(pid))
+    bench.outage()
+    return pid
+
+
+def test_a_session_whose_connack_came_is_not_in_doubt(once: Callable, make: Callable) -> None:
+    """A message past PUBREC is not sent as a message again, which could arrive twice."""
+    bench = make(clean_session=False).online()
+    pid = _past_pubrec(bench)
+    bench.greet()
+    once(qos2, "end_of")
+    bench.feed(peer.connack(present=True))
+    assert _ended_for_memory(bench)
+    bench.online(present=True)
+    bench.client.poll()
+    assert [(p.first, p.pid) for p in bench.sent()] == [(0x62, pid)]
+
+
+def test_a_new_session_whose_connack_came_without_memory_is_in_doubt(
+    once: Callable, make: Callable
+) -> None:
+    bench = make(clean_session=False).online()
+    pid = _past_pubrec(bench)
+    bench.greet()
+    once(qos2, "end_of")
+    bench.feed(peer.connack())
+    assert _ended_for_memory(bench)
+    bench.online(present=True)
+    bench.client.poll()
+    assert [(p.payload, p.pid) for p in bench.published()] == [(b"x", pid)]
+
+
+@pytest.mark.parametrize(("present", "first"), [(True, 0x62), (False, 0x3C)])
+def test_without_memory_for_its_code_connack_says_whether_the_session_is_kept(
+    present: bool, first: int, clock: Clock, short: set[str]
+) -> None:
+    bench = VersionBench(clock, 5, clean_session=False).online()
+    pid = _past_pubrec(bench)
+    bench.greet()
+    short.add("connack")
+    bench.feed(peer.connack(present=present))
+    assert _ended_for_memory(bench)
+    short.clear()
+    bench.online(present=True)
+    bench.client.poll()
+    (again,) = bench.sent()
+    assert again.first == first
+    assert pid.to_bytes(2, "big") in again.body
+
+
+def test_a_large_message_is_given_up_once_there_is_memory(short: set[str], make: Callable) -> None:
+    options = {"clean_session": False, "give_up": 1, "rx_size": 64, "chunks": True}
+    bench = make(on_message=raises(ValueError("of a handler")), **options).online()
+    message = peer.publish(b"t", bytes(80), 1, 5)
+    short.add("strays")
+    with pytest.raises(ValueError, match="of a handler"):
+        bench.feed(message)
+    bench.drain()
+    assert _ended_for_memory(bench)
+    short.clear()
+    bench.online(present=True)
+    with pytest.raises(ValueError, match="of a handler"):
+        bench.feed(message)
+    bench.drain()
+    assert (bench.client.stats.dropped, [p.first for p in bench.sent()]) == (1, [0x40])
+
+
+def test_drop_without_memory_changes_nothing(once: Callable, make: Callable) -> None:
+    reports: list[tuple[int, bytes, str]] = []
+    bench = make(on_dropped=lambda *about: reports.append(about)).online()
+    pid = bench.client.publish(b"t", b"x", 1)
+    once(strays, "bytes")
+    with pytest.raises(MemoryError):
+        bench.client.drop(pid)
+    assert (bench.client.pending, reports) == (1, [])
+    assert bench.client.drop(pid)
+    assert (bench.client.pending, reports) == (0, [(pid, b"t", "dropped by the application")])
+
+
+def test_a_call_that_is_done_raises_nothing_for_lack_of_memory(
+    bench: VersionBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = bench.client.publish(b"t", b"x", 1)
+    call = methods.get(bench.client, "drop")  # as a board finds it
+    monkeypatch.setattr(methods, "drop", raises(MemoryError("memory allocation failed")))
+    assert call(pid)
+
+
+def test_a_request_without_memory_is_sent_later(once: Callable, make: Callable) -> None:
+    bench = make(ack_timeout=0).online()
+    once(subs, "bytearray")
+    with pytest.raises(MemoryError):
+        bench.client.subscribe(b"t", lambda message: None)
+    bench.pass_time(11_000)
+    assert [p.first for p in bench.sent() if p.first != 0xC0] == [0x82]
+
+
+def test_subscribe_without_memory_is_called_again(once: Callable, make: Callable) -> None:
+    got: list[bytes] = []
+    bench = make().online()
+    once(subscribing, "bytearray")
+    with pytest.raises(MemoryError):
+        bench.client.subscribe(b"t", lambda message: None)
+    bench.client.subscribe(b"t", lambda message: got.append(message.payload))
+    bench.client.poll()
+    bench.feed(*[peer.suback(p.pid, 0) for p in bench.sent()], peer.publish(b"t", b"x"))
+    assert got == [b"x"]
+
+
+def test_3_1_1_is_fallen_back_to_once_there_is_memory(clock: Clock, once: Callable) -> None:
+    bench = Bench5(clock, version=None)
+    pid = bench.client.publish(b"t", b"x", 1)
+    bench.greet()
+    once(fallback, "connect")
+    bench.feed(peer.connack(1))
+    bench.pass_time(2_000)
+    bench.online()
+    assert (bench.client.level, bench.client.connected) == (4, True)
+    bench.client.poll()
+    assert [(p.payload, p.pid) for p in bench.published()] == [(b"x", pid)]

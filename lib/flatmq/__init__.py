@@ -227,7 +227,8 @@ class Client(port.Shown):
     leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
     # `received` may have identifiers of an earlier session. 1: PINGRESP is awaited, 2: it came
     unsure: int
-    trusted: bool  # no CONNACK was lost that may have said that the session is a new one
+    trusted: int  # 0: a CONNACK was lost that may have said that the session is a new one; 2 or
+    # more: this CONNACK says that it is the same
 
     # Rare things, None or empty while there are none
     requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer

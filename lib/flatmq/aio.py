@@ -367,7 +367,10 @@ class Client:
             core.start()
             while not self.disconnected:
                 if self.closing:
-                    load("aio_rare", "").leave(self)
+                    try:  # noqa: SIM105 (there is no contextlib on a board)
+                        load("aio_rare", "").leave(self)
+                    except MemoryError:  # the next poll tries it again
+                        pass
                     drop("aio_rare")
                 self.held = None
                 self.moved = False

@@ -56,7 +56,7 @@ def unsubscribe(
 def leave(client: "Client") -> None:
     """End the subscriptions of the queues that were closed."""
     for each in client.queues:
-        if each.closed:
+        if each.closed and each.subscription.filters:
             client.core.unsubscribe(each.subscription.filters)
     client.closing = False
     mark(client)

@@ -126,9 +126,10 @@ class _Identifiers(list[int]):
             self._free.remove(i) if self._free[-1] != i else self._free.pop()
         super().__setitem__(i, pid)
 
-    def append(self, pid: int) -> None:
-        self._at[pid] = len(self)
-        super().append(pid)
+    def append(self, free: int) -> None:
+        """Append a free place."""
+        self._free.append(len(self))
+        super().append(free)
 
 
 class _Stream:

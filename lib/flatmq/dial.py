@@ -72,7 +72,8 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     c.session_present = flags == 1
     same = flags == 1 or (c.version == 3 and not c.clean)
     # A session whose CONNACK was lost may be a new one, even if the broker has it now.
-    sure = same and c.trusted
+    sure = same and c.trusted > 0
+    c.trusted += sure  # even if memory is too short for the rest
     if c.two and (not same or c.unsure == 2):
         c.two.clear(c)
     # In doubt the identifiers are kept until the broker shows whose they are, with a message
@@ -80,7 +81,6 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     c.unsure = same and (c.unsure == 1 or not sure) and any(c.received)
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
-    c.trusted = True
     if c.large:
         c.large.trusted = sure
     c.sent = c.two.resume(c, sure) if c.two else 0
@@ -108,6 +108,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
         c.subs = load("subs", "")
         i = c.subs.resume(c, same, not sure or c.version == 3)
     c.due = ticks_add(c.since, i)
+    c.trusted = 1
     c.connected = True
     return None
 
@@ -138,7 +139,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
     except Exception:
         pass
     if greeted == 1 and not (error.__class__ is int and error >> 8 == 1) and not c.clean:
-        c.trusted = False
+        c.trusted = c.trusted > 1
     closed = greeted > 1 and (
         error is _END
         or getattr(error, "errno", 0) in (errno.ECONNRESET, errno.ECONNABORTED, _EPIPE)
@@ -149,10 +150,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
     if c.alone:
         c.alone.lost(closed, flight)
     if (closed or error is _NO_ACKNOWLEDGEMENT) and c.requests:
-        try:  # noqa: SIM105 (there is no contextlib on a board)
-            load("strays").lost(c, flight, closed)
-        except MemoryError:  # it counts from the next such close on
-            pass
+        load("strays").lost(c, flight, closed)
     if c.large:
         c.large.lost(closed, flight)
     if error is _LEFT:

@@ -143,14 +143,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     if c.state != "offline" and (
                         c.state == "connecting" or not now - c.due & _SIGN
                     ):
-                        try:
-                            dial = load("dial", "")
-                            stream = dial.step(c)
-                            if c.state == "waiting":
-                                ms = 0  # it has failed, which the application sees first
-                        except MemoryError:
-                            c.error = NO_MEMORY
-                            c.due = now + 1000 & mask
+                        dial = load("dial", "")
+                        stream = dial.step(c)
+                        if c.state == "waiting":
+                            ms = 0  # it has failed, which the application sees first
                         if stream:
                             bulk = c.bulk
                             five = c.five
@@ -430,18 +426,15 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if not opened:
                             calling = _HOOK  # CONNACK is handled again if the gate raises
                             c.began = left
-                        try:
-                            if five:
-                                h = five
-                            elif first == 0x20:
-                                h = load("dial", "")
-                            elif first & 0xDF == 0x90:
-                                h = c.subs or load("subs", "")
-                            else:
-                                h = c.two = c.two or load("qos2")
-                            what = h.other(c, first, t, end)
-                        except MemoryError as error:
-                            what = error
+                        if five:
+                            h = five
+                        elif first == 0x20:
+                            h = dial or load("dial", "")
+                        elif first & 0xDF == 0x90:
+                            h = c.subs or load("subs", "")
+                        else:
+                            h = c.two = c.two or load("qos2")
+                        what = h.other(c, first, t, end)
                         calling = 0
                         if what is hold:
                             what = None
@@ -572,8 +565,10 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             calling = 0
         except raised as error:
             room = True
-            if calling.__class__ is str and isinstance(error, Exception):
-                what = error  # of the link
+            n = calling.__class__ is str and isinstance(error, Exception)
+            # Without memory for code or an answer, the next connection tries it again.
+            if n or ((not calling or (stream and not opened)) and isinstance(error, MemoryError)):
+                what = error if n else NO_MEMORY  # an exception of the link
                 doing = calling
                 calling = 0
                 continue

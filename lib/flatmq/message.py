@@ -73,9 +73,9 @@ class Message(Shown):
         self.offset = 0
         self.size = 0  # of the payload in bytes, if the message is larger than the buffer
         if client is not None:
-            client.message = self
             client.names = [NEVER] * _NAMES
             client.routes = [None] * (_NAMES + 1)  # the last: of a name that is not remembered
+            client.message = self  # once there was memory for it
 
     def __len__(self) -> int:
         return self.end - self.at

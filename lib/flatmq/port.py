@@ -30,16 +30,13 @@ def load(name: str, path: str = "rare.") -> "object":
     This is the only place where a module is loaded by its name: see "When memory is
     claimed" in docs/design.md.
     """
-    try:
-        return __import__(path + name, globals(), None, (name,), 1)
-    except MemoryError:
-        if MICROPYTHON:
-            # It may have entered a module in this list and then had no memory for its contents:
-            # it would return nothing for it ever after, or crash.
-            for module in sys.modules:
-                if sys.modules.get(module) is None:
-                    sys.modules.pop(module, None)
-        raise
+    if MICROPYTHON:
+        # An import without memory may have entered a module in this list, and then had none for
+        # its contents: it would return nothing for it ever after, or crash.
+        for module in sys.modules:
+            if sys.modules.get(module) is None:
+                sys.modules.pop(module, None)
+    return __import__(path + name, globals(), None, (name,), 1)
 
 
 def drop(*names: str) -> None:
@@ -48,10 +45,14 @@ def drop(*names: str) -> None:
     One that another module keeps says so by `held`: otherwise it would be loaded twice.
     """
     if MICROPYTHON:
-        for name in names:
-            for package in "flatmq flatmq.rare flatmq.v5".split():  # noqa: SIM905 (less memory)
-                module = sys.modules.get(package + "." + name)
-                if module and not getattr(module, "held", False):
-                    del sys.modules[package + "." + name]
-                    sys.modules[package].__dict__.pop(name, None)
+        try:
+            for name in names:
+                for package in "flatmq flatmq.rare flatmq.v5".split():  # noqa: SIM905 (less memory)
+                    path = package + "." + name
+                    module = sys.modules.get(path)
+                    if module and not getattr(module, "held", False):
+                        del sys.modules[path]
+                        sys.modules[package].__dict__.pop(name, None)
+        except MemoryError:  # the rest goes the next time
+            pass
     collect()

@@ -166,7 +166,7 @@ answers 64 8 268435456"""
     c.sent = c.began = c.tries = c.due = 0
     c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
     c.unsure = 0
-    c.trusted = True
+    c.trusted = 1
     # A random first packet identifier: a reboot must not reuse those that it left in flight.
     c.last_id = random.getrandbits(15)
     c.stop = c.last_id or 65535  # all others are free

@@ -13,8 +13,9 @@ record keeps its identifier across a reboot, and no message that bypasses the sp
 
 import random
 
+from . import plain
 from .journal import FIRST_ID, IDS, Journal
-from .port import Shown, const
+from .port import Shown, const, drop, load
 from .store import RECORD, Store
 
 TYPE_CHECKING = const(0)
@@ -32,11 +33,7 @@ _LASTING = (bytes, str)
 
 
 def _plain(payload, qos, most):
-    # A function of its own, because imported names take room in the frame.
-    from . import plain
-    from .wire import number
-
-    number("qos", qos, 1, most)
+    load("wire", "").number("qos", qos, 1, most)
     return plain(payload)
 
 
@@ -92,8 +89,7 @@ class Spool:
         full: str = "drop",
         durable: bool = True,
     ) -> None:
-        from .port import drop
-        from .wire import number
+        number = load("wire", "").number
 
         number("segment", segment, 512, 65535)
         number("segments", segments, 2, 255)
@@ -122,7 +118,8 @@ class Spool:
         self._most = min(out.most, segment - RECORD)
         self._flight = [0] * out.inflight  # the numbers of the records in flight: a ring
         self._from = self._count = 0
-        self._aside: list[int] = []  # packet identifiers of records that the client gave up
+        # Packet identifiers of records that the client gave up, 0 for each free place
+        self._aside = [0] * out.inflight
         self._ready = False  # the store has read a record that was not handed over yet
         self._journal = j = Journal(folder + "/journal", out.inflight)
         # A new spool begins at a random number: a board whose flash was erased must not reuse
@@ -184,7 +181,7 @@ class Spool:
 
         Records are handed to the client while it has room, and removed once they are
         acknowledged. Flash access takes time in addition to `ms`. Raises OSError if the
-        flash fails; the next call tries again.
+        flash fails, and MemoryError; the next call tries again.
         """
         if self._client.state == "online":
             self._feed(0)
@@ -199,9 +196,7 @@ class Spool:
         Each is the first byte of the PUBLISH (QoS and retain), topic and payload. Up to
         two segments of them stay on flash; then the oldest are removed.
         """
-        from .aside import read
-
-        return read(self._folder, self._segment)
+        return load("aside", "").read(self._folder, self._segment)
 
     def close(self) -> None:
         """Close the files. The spool cannot be used afterwards.
@@ -336,7 +331,7 @@ class Spool:
 
     def _remove(self, pid):
         """Remove the oldest record in flight."""
-        if self._aside and pid in self._aside:
+        if pid in self._aside:
             self._set_aside(pid)
         else:
             self.stats.acknowledged += 1
@@ -365,20 +360,18 @@ class Spool:
         Its record is copied once it is the oldest one in flight.
         """
         if packet_id >= FIRST_ID:
-            self._aside.append(packet_id)
+            self._aside[self._aside.index(0)] = packet_id
         if self._on_dropped:
             self._on_dropped(packet_id, topic, reason)
 
     def _set_aside(self, pid):
         """Copy the oldest record in flight to those that were set aside. OSError."""
-        from .aside import keep
-
         self._ready = False
-        if self._store.look(self._flight[self._from]) and keep(
+        if self._store.look(self._flight[self._from]) and load("aside", "").keep(
             self._folder, self._segment, self._store
         ):
             self.stats.set_aside += 1
         else:
             self.stats.dropped += 1
-        self._aside.remove(pid)
+        self._aside[self._aside.index(pid)] = 0
         self._journal.changed = True

@@ -185,7 +185,7 @@ class Store:
     def _try_append(self, acked):
         try:
             return self._append(acked)
-        except OSError:  # "as e" would put the frame on the heap
+        except Exception:  # "as e" would put the frame on the heap
             pass
         self._abandon()
         return self._append_again(acked)
@@ -194,9 +194,9 @@ class Store:
         """Try once more, with files that are opened again."""
         try:
             return self._append(acked)
-        except OSError as e:
+        except Exception as e:
             self._abandon()
-            if e.errno not in FULL:
+            if getattr(e, "errno", 0) not in FULL:
                 raise
             return False
 
@@ -304,10 +304,11 @@ class Store:
             return False
         self._seal()
         self.free(acked)
+        # In the lists first: if memory is short, `_abandon` removes it.
+        self._ends.append(seq)
+        self._firsts.append(seq)
         self._out = access(self._path(seq), "w+b")
         self._size = 0
-        self._firsts.append(seq)
-        self._ends.append(seq)
         sync_folder(self._folder)
         return True
 
@@ -328,10 +329,12 @@ class Store:
         if self._head_file is not None:
             close(self._head_file)
             self._head_file = None
+        if _len(self._ends) > _len(self._firsts):
+            self._ends.pop()
         if self._firsts and self._firsts[-1] == self._ends[-1]:
             try:
                 self._remove(_len(self._firsts) - 1)
-            except OSError:  # an empty file, to be overwritten
+            except Exception:  # an empty file, to be overwritten
                 self._firsts.pop()
                 self._ends.pop()
 
@@ -433,6 +436,9 @@ class Store:
             self._seek()
         except OSError:
             self._give_up()
+        except MemoryError:  # the next read tries again
+            self._leave()
+            raise
 
     def _try_read(self):
         try:

@@ -19,14 +19,13 @@ _CODES = const(27)
 
 def send(c: "Client", r: "Subscription") -> None:
     """Queue a SUBSCRIBE or UNSUBSCRIBE (sections 3.8 and 3.10)."""
-    r.id = c.last_id + 1 & 65535 or 1
-    if r.id == c.stop:
-        r.id = 0
-        r.id = load("strays").next_id(c)
-    c.last_id = r.id
+    pid = c.last_id + 1 & 65535 or 1
+    if pid == c.stop:
+        pid = load("strays").next_id(c)
+    c.last_id = pid
     r.due = ticks_add(port.ticks_ms(), c.ack_ms)
     r.asked = r.filters
-    body = bytearray((r.id >> 8, r.id & 255))
+    body = bytearray((pid >> 8, pid & 255))
     if c.five:
         block = c.five.block(c, r)
         if block is None:
@@ -44,6 +43,7 @@ def send(c: "Client", r: "Subscription") -> None:
     data.append(n)
     data.extend(body)
     c.acks.extend(data)
+    r.id = pid  # once there was memory for all of it
 
 
 def resume(c: "Client", kept: bool, unsure: bool) -> int:

@@ -115,15 +115,16 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 def extend(c: "Client") -> None:
     """Claim memory to remember topic names: two for a subscription, eight for many."""
     n = c.learned
-    c.learned = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
-    c.learned = max(n, c.learned)
+    more = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
+    more = max(n, more)
+    new = [bytearray(48) for _ in range(n, more)]  # before anything changes: memory may be short
+    for i in range(n, more):
+        c.names[i] = new[i - n]
+        c.names[i][0:] = NEVER
+    for i in range(more, 8):
+        c.names[i] = c.names[i - more]
+    c.learned = more
     c.index = 0
-    for i in range(8):
-        if i >= c.learned:
-            c.names[i] = c.names[i - c.learned]
-        elif i >= n:
-            c.names[i] = bytearray(48)
-            c.names[i][0:] = NEVER
 
 
 def encode(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":

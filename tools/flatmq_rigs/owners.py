@@ -35,6 +35,7 @@ WRITERS: dict[str, set[str]] = {
     # The connection
     "state": {"__init__", "engine", "dial"},
     "connected began": {"engine", "dial"},
+    "trusted": {"dial", "v5/packets"},
     "since tries": {"engine", "dial", "alone"},
     "error": {"engine", "dial", "rare/connecting", "v5/fallback"},
     "due": {

@@ -4,7 +4,7 @@ Loaded with the first such message, and kept.
 """
 
 from .. import is_name
-from ..engine import HOLD
+from ..engine import HOLD, NO_MEMORY
 from ..message import Message, search
 from ..port import const, load
 from .several import several
@@ -27,7 +27,6 @@ class Pieces:
 
     def __init__(self, client: "Client") -> None:
         self.client = client
-        client.pieces = self
         if client.message is None:
             Message(client.rx, client)
         self.message = client.message
@@ -36,6 +35,7 @@ class Pieces:
         self.blind = False  # no handler may get it
         self.long = False  # its topic name is larger than the buffer, and part of what passes
         self.search = search  # finds those that may
+        client.pieces = self  # once there was memory for it
 
     def start(self, at: int, have: int, t: int, end: int) -> int:
         """Begin with a packet that is larger than the buffer, which has it from `at` to `have`.
@@ -102,7 +102,7 @@ class Pieces:
         """Handle the next bytes of the payload.
 
         `again` is how often this piece has raised. Returns HOLD to get it again, the rule that it
-        breaks, or None.
+        breaks, why the connection must end, or None.
         """
         c = self.client
         m = c.message
@@ -113,9 +113,8 @@ class Pieces:
             return HOLD
         if self.long and m.first & 6 and not self.identify() and last:
             return _ID_0
-        if again and again == c.give_up:
-            load("strays").give_up(c, m)
-            self.new = False
+        if again and again == c.give_up and not self.give_up():
+            return NO_MEMORY
         if self.new and self.call() is HOLD:
             return HOLD
         m.offset += end - at
@@ -123,6 +122,15 @@ class Pieces:
             m.offset = m.size = 0
             self.done(m)
         return None
+
+    def give_up(self) -> bool:
+        """Report that handlers have raised too often. Returns False if there is no memory."""
+        try:
+            load("strays").give_up(self.client, self.message)
+        except MemoryError:  # or it would count as an exception of the handler
+            return False
+        self.new = False
+        return True
 
     def identify(self) -> int:
         """Take what a piece has of the packet identifier, which follows the topic name.

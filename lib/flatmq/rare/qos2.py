@@ -48,8 +48,10 @@ def resume(c: "Client", trusted: bool) -> int:
                 if older:
                     n = i
             if n > e:
-                q[n:n] = q[p:e]
+                data = q[p:e]
                 q[p:e] = b""
+                n -= e - p
+                q[n:n] = data
                 continue
         p = e
     return ready
@@ -72,17 +74,21 @@ def is_new(c: "Client", pid: int) -> bool:
     if c.unsure and not c.message.first & 8:
         clear(c)
     c.unsure = 0
+    make_room(c)  # now: once the handler has run, the identifier must not be lost
     return pid not in c.received
+
+
+def make_room(c: "Client") -> None:
+    """Have a free place for an identifier: the broker may have more in flight than foreseen."""
+    if 0 not in c.received:
+        c.received.append(0)
 
 
 def keep(c: "Client", pid: int) -> None:
     """Remember a packet identifier until it is released."""
-    received = c.received
-    if pid not in received:
-        if 0 in received:
-            received[received.index(0)] = pid
-        else:
-            received.append(pid)  # the broker has more in flight than was foreseen
+    if pid not in c.received:
+        make_room(c)  # in bulk `is_new` is called for several first
+        c.received[c.received.index(0)] = pid
 
 
 def other(c: "Client", first: int, t: int, end: int) -> "Any":

@@ -60,33 +60,38 @@ def drop(self: "Client", packet_id: int) -> bool:
     p = find(self, packet_id)
     if p < 0 or packet_id < 1 or (self.gone and packet_id in self.gone):
         return False
+    # What may fail for lack of memory comes first.
+    topic = topic_of(self.q, p)
+    if self.alone:
+        self.alone.clear(packet_id)
     # The engine cuts it out, once none of its bytes are on their way.
     self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
     self.full = True
-    if self.alone:
-        self.alone.clear(packet_id)
     self.kept -= 1
     self.pending -= 1
-    packet = bytes(self.q[p : end_of(self.q, p)])
+    p = self.q[p]
     self.flush()
-    report(self, packet, packet_id, reason)
+    report(self, p, topic, packet_id, reason)
     return True
 
 
-def report(c: "Client", packet: bytes, pid: int, reason: str) -> None:
-    """Report that a PUBLISH is dropped."""
-    if packet[0] & 6 == 6:  # the broker has the message but never sends PUBCOMP
+def topic_of(q: bytearray, p: int) -> bytes:
+    """Return the topic name of the message at `p` in a queue."""
+    while q[p + 1] > 127:
+        p += 1
+    return bytes(q[p + 4 : p + 4 + (q[p + 2] << 8 | q[p + 3])])
+
+
+def report(c: "Client", first: int, topic: bytes, pid: int, reason: str) -> None:
+    """Report that a PUBLISH with this first byte is dropped."""
+    if first & 6 == 6:  # the broker has the message but never sends PUBCOMP
         return
-    i = 1
-    while packet[i] > 127:
-        i += 1
     c.stats.dropped += 1
-    for first in c.renamed or ():
-        if c.renamed[first] == pid:
-            pid = first  # which the application knows
+    for old in c.renamed or ():
+        if c.renamed[old] == pid:
+            pid = old  # which the application knows
             break
     if c.on_dropped is not None:
-        topic = packet[i + 3 : i + 3 + (packet[i + 1] << 8 | packet[i + 2])]
         c.on_dropped(pid, topic, reason)
 
 
@@ -107,9 +112,10 @@ def set_aside(c: "Client", pid: int, reason: str) -> None:
 
 def remove(c: "Client", p: int, pid: int, reason: str) -> None:
     """Cut the message at `p` out of the queue, and report it; at QoS 0 `pid` is 0."""
-    packet = bytes(c.q[p : end_of(c.q, p)])
+    first = c.q[p]
+    topic = topic_of(c.q, p)  # before anything changes: memory may be short
     release(c, p)
-    report(c, packet, pid, reason)
+    report(c, first, topic, pid, reason)
 
 
 def give_up(c: "Client", m: "Message") -> None:

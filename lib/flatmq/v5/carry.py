@@ -89,10 +89,14 @@ def _remember(c, i, e, n):
     if not c.blocks:
         c.blocks = [bytearray(message.NEVER) for _ in range(c.learned)]
     i = c.blocks[i]
-    i[0:] = b""  # keeps its memory
-    while e < n:
-        i.append(c.rx[e])
-        e += 1
+    i[0] = 0  # matches nothing until it is complete: memory may be short
+    n -= e
+    while len(i) < n:
+        i.extend(message.NEVER)
+    i[n:] = b""  # keeps its memory
+    while n:
+        n -= 1
+        i[n] = c.rx[e + n]
 
 
 def choose(c: "Client5", e: int, n: int) -> "Any":

@@ -21,23 +21,34 @@ def fall_back(c: "Client5") -> None:
         c.password = None
     if user is None and (password is not None or c.password):
         user = b""
-    c.version = c.level = 4
-    c.unanswered = None
-    c.five = None
-    connect(c, client_id, user, password, will)
-    c.error = None  # the broker may well speak 3.1.1
-    c.carry(None)
-    q = c.q
+    # What may fail for lack of memory comes first.
+    asked = c.subscriptions + c.requests
+    queue = b""
     p = 0
     while p < c.end:
-        e = end_of(q, p)
-        packet = _without(bytes(q[p:e]))
-        q[p:e] = packet
-        c.end += len(packet) - (e - p)
-        p += len(packet)
-    if c.large and c.large.waits:
-        c.large.head = bytearray(_without(c.large.head, c.large.size))
-    for s in c.subscriptions + c.requests:
+        e = end_of(c.q, p)
+        queue += _without(bytes(c.q[p:e]))
+        p = e
+    large = c.large if c.large and c.large.waits else None
+    head = large and bytearray(_without(large.head, large.size))
+    five = c.five
+    c.version = 4
+    c.five = None
+    try:
+        connect(c, client_id, user, password, will)
+    except:
+        c.version = 5
+        c.five = five
+        raise
+    c.level = 4
+    c.unanswered = None
+    c.error = None  # the broker may well speak 3.1.1
+    c.carry(None)
+    c.q[0:] = queue
+    c.end = len(queue)
+    if large and head:
+        large.head = head
+    for s in asked:
         s.qos &= 3
     for i in range(c.learned):
         c.names[i][0:] = NEVER

@@ -161,7 +161,6 @@ def puts_off(c: "Client5", r: "Subscription", block: bytes) -> bool:
     most = c.offers[_MAXIMUM_PACKET_SIZE]
     if size_of(r, block) <= most:
         return False
-    r.id = 0
     r.pause = _LONGEST
     r.due = ticks_add(port.ticks_ms(), r.pause)
     refused = _TOO_LARGE * len(r.filters)

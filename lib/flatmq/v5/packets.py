@@ -85,10 +85,13 @@ def properties(c: "Client5", at: int, end: int, packet: int) -> int:
 
 def greeted(c: "Client5", t: int, end: int) -> "Any":
     """Handle CONNACK."""
+    sure = c.rx[t] == 1 and c.trusted
     try:
         what = load("connack", "v5.").accepted(c, t, end)
-    except MemoryError:
-        return NO_MEMORY  # the next connection tries it again
+    except MemoryError:  # the next connection tries it again
+        if sure and not c.connected:
+            c.trusted = 2
+        return NO_MEMORY
     if c.release:
         drop("connack")
     return what
@@ -135,9 +138,9 @@ def granted(c, first, t, end):
 
 def owe(c: "Client5", pid: int) -> None:
     """Note that a message in flight was dropped: it takes up a place until it is answered."""
-    c.owed.append(pid)
     if c.connected and not c.alone:
         c.alone = c.flow = load("flow", "v5.").Flow(c)
+    c.owed.append(pid)
     allot(c)
 
 

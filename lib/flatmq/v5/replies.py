@@ -8,6 +8,7 @@ Loaded with the first call of `request`.
 from .. import port, properties
 from ..port import const, drop, load, ticks_add, ticks_diff
 from ..properties import Properties
+from .viewing import is_value
 
 properties.held = True
 
@@ -112,7 +113,8 @@ class Replies:
         i = 0
         while i < len(self._handlers):
             handler = self._handlers[i]
-            if handler and message.properties.is_value(_CORRELATION, self._data[i]):
+            # Loaded before: without memory now, this would count as an exception of a handler.
+            if handler and is_value(message.properties, _CORRELATION, self._data[i]):
                 handler(message)  # if it raises, the message is delivered again
                 self._handlers[i] = None
                 return

@@ -27,7 +27,7 @@ def install(kind: "Any") -> None:
         setattr(kind, name, globals()[name])
 
 
-def is_value(self: "View", identifier: int, value: bytes) -> bool:
+def is_value(self: "View", identifier: int, value: "bytes | bytearray") -> bool:
     """Return whether a property of text or bytes is present and equals `value`.
 
     Allocates nothing.
