@@ -28,6 +28,18 @@ def ms(name: str, value: "Any") -> None:
     raise TypeError(f"{name} must be an int, not {value!r}")
 
 
+def decimals(value: "Any", decimals: int) -> None:
+    """Raise TypeError for a value that is no int, else check its number of decimals."""
+    if value.__class__ is not int:
+        ms("value", value)
+    number("decimals", decimals, 0, 300)
+
+
+def label(value: "Any") -> None:
+    """Raise ValueError for what begins no record of a pack."""
+    raise ValueError(f"label must be what label() returns, not {value!r}")
+
+
 def request(handler: "Any", timeout: int) -> None:
     """Raise TypeError or ValueError for a bad handler or timeout of a request."""
     if not callable(handler):
