@@ -9,7 +9,11 @@ import pytest
 
 from flatmq_tools import settings
 
-EXAMPLE = {"device": {"name": "", "interval": 60}, "wifi": {"ssid": "", "password": ""}}
+EXAMPLE = {
+    "device": {"name": "", "interval": 60},
+    "wifi": {"ssid": "", "password": ""},
+    "broker": {"host": "", "port": 1883},
+}
 
 
 @pytest.fixture
@@ -46,6 +50,11 @@ def test_without_an_example_it_is_json_where_it_can_be(
         *((f"device.interval={text}", None, "must be like 60") for text in ("soon", "1.5", "")),
         *((f"{text}=home", None, rf"{text}=home: no such .*are .*wifi\.ssid")
           for text in ("wifi.sid", "wifi", "ssid")),
+        *((f"broker.host={text}", None, "broker.host must have neither scheme nor port, not")
+          for text in ("mqtt://192.168.1.10", "192.168.1.10:1883")),
+        (None, '{"broker": {"host": "mqtt://me:secret@x"}}', "broker.host must have .*, not 'x'"),
+        *((f"broker.port={text}", None, "broker.port must be 1 to 65535, not")
+          for text in ("0", "65536")),
         ("wifi.ssid", None, "must be KEY=VALUE"),
         ("=home", None, "must be KEY=VALUE"),
         ("wifi.ssid=cabin", '{"wifi": "home"}', "wifi is not a table"),
@@ -60,6 +69,10 @@ def test_a_slip_is_an_error_that_says_what_there_is(
         (folder / "settings.json").write_text(file)
     with pytest.raises(settings.SettingsError, match=error):
         settings.load([override] if override else (), folder)
+
+
+def test_an_address_of_ipv6_is_a_host(folder: Path) -> None:
+    assert settings.load(["broker.host=fd00::1"], folder)["broker"]["host"] == "fd00::1"
 
 
 def test_files_are_relative_to_where_they_are_named(folder: Path) -> None:

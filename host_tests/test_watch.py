@@ -61,12 +61,19 @@ def test_it_shows_what_boards_send(running: broker.Broker) -> None:
     assert "pico  temp 21.5 °C  humidity 40 %" in done.stdout
 
 
-def test_a_broker_that_is_not_there_is_one_line() -> None:
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"),
+        ("a..b", "a..b: no such host"),  # which no name server is asked for
+    ],
+)
+def test_a_broker_that_is_not_there_is_one_line(address: str, text: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "flatmq_tools.cli", "watch", "127.0.0.1:1"],
+        [sys.executable, "-m", "flatmq_tools.cli", "watch", address],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (1, "Error: no broker answers at 127.0.0.1:1\n")
+    assert (done.returncode, done.stderr) == (1, f"Error: {text}\n")

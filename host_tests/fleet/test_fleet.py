@@ -19,6 +19,7 @@ import sizes
 import typed_command
 from conftest import BROKERS, SharedBrokers
 from flatmq_tools import broker as brokers
+from flatmq_tools import fleet as fleets
 from flatmq_tools import senml
 from flatmq_tools.fleet import FleetError, LimitError, Settings, compare, limits, plan, truth
 from flatmq_tools.fleet.fleet import Fleet
@@ -263,6 +264,17 @@ def test_a_board_that_cannot_be_told_is_not_complete(tmp_path: Path) -> None:
     assert not fleet.complete
     assert 0 < total.acknowledged < total.published <= total.readings == 50
     assert total.unacknowledged == total.published - total.acknowledged
+
+
+def test_a_fleet_that_is_stopped_says_so(
+    monkeypatch: pytest.MonkeyPatch, shared_brokers: SharedBrokers
+) -> None:
+    """It has acknowledged all that it published until then."""
+    monkeypatch.setattr(fleets, "_shown", lambda fleet, console: None)
+    address = shared_brokers.get("mosquitto", "shared").address
+    done = run("--devices", 3, "--seconds", 60, address)
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1] == "incomplete: it was stopped before its end"
 
 
 def test_refusals_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

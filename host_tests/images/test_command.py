@@ -5,6 +5,7 @@ The commands of docs/images.md are run with those of all pages.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -41,6 +42,24 @@ def test_with_firmware_one_file(folder: Path) -> None:
     assert (folder / "build/esp32.bin").stat().st_size == board.flash.size - 0x1000
     assert "MicroPython 1.28.0" in shown
     assert "esptool --chip esp32 write-flash 0x1000 build/esp32.bin" in shown
+
+
+def test_a_disk_that_is_full_leaves_no_half_image(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Path.write_bytes
+
+    def half(file: Path, data: bytes) -> int:
+        whole(file, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (folder / "mine.uf2").write_bytes(b"before")
+    monkeypatch.setattr(Path, "write_bytes", half)
+    done = flatmq("image", "pico_w", "--sketch", sketch(), "--out", "mine.uf2")
+    assert (done.exit_code, done.output) == (1, "Error: mine.uf2: No space left on device\n")
+    assert [(file.name, file.read_bytes()) for file in folder.glob("*.*")] == [
+        ("mine.uf2", b"before")
+    ]
 
 
 def test_settings_go_in_and_what_is_not_set_is_named(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from flatmq_tools.pipeline.jobs.limits import FAR, MOST, QUIET, QUIET_UNNUMBERED
+from flatmq_tools.pipeline.jobs.limits import FAR, MOST, QUIET, QUIET_S, QUIET_UNNUMBERED
 from pipeline.messages import at
 
 _STATUS = 32  # characters of a status that are kept
@@ -96,6 +96,7 @@ def tables(events: Sequence[Event]) -> dict[str, pa.Table]:
         own, of_all = (one.usual, usual) if one.packs else (one.long, longest)
         after = of_all if own is None else own
         after = math.inf if after is None else after * (QUIET if one.packs else QUIET_UNNUMBERED)
+        after = max(after, QUIET_S)
         silent_s = None if one.heard is None else seconds(one.heard, now)
         asleep = one.status == "asleep"
         silence = {

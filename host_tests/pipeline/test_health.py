@@ -179,6 +179,9 @@ SILENCES: dict[str, tuple[list[Event], tuple[object, ...]]] = {
     "asleep": ([*steady("asleep", (0, 850)), Event(851, "asleep", status="asleep")],
                ("asleep", False, 150, 10)),
     "away": (steady("away", (0, 200), (600, 1000)), (None, False, 0, 10)),
+    # Packs that came at once have no usual interval to speak of.
+    "burst": ([Event(999.2 + n / 1000, "burst", 1, n) for n in range(1, 11)],
+              (None, False, 0.79, 0.001)),
     # Who never sent a pack is known by its status.
     "mute": ([Event(3, "mute", status="online")], ("online", False, None, None)),
     "gone": ([Event(4, "gone", status="")], (None, False, None, None)),
@@ -253,7 +256,7 @@ def test_status_and_silence(tables: dict[str, pa.Table]) -> None:
         assert row["silent_s"] == (None if silent_s is None else pytest.approx(silent_s)), device
         if usual is not None:
             assert row["usual_s"] == pytest.approx(usual, rel=NEAR), device
-    assert {"away", "stuck", "dead"} <= silent and "fine" not in silent
+    assert {"away", "stuck", "dead"} <= silent and not {"fine", "burst"} & silent
     (gap,) = (row for row in tables["gaps"].to_pylist() if row["device"] == "away")
     assert (gap["until"] - gap["since"]).total_seconds() == 400
     names = ("boots", "received", "duplicates", "lost", "heard")

@@ -14,6 +14,7 @@ from flatmq_tools.pipeline.measured import RunNumbers
 from flatmq_tools.pipeline.metrics import MetricsError, address, served
 from pipeline.mqtt import PATIENCE, broker, publish
 from pipeline.test_landing import Service
+from pipeline.typed_here import typed
 
 
 def scraped(port: int) -> dict[str, float]:
@@ -25,6 +26,13 @@ def scraped(port: int) -> dict[str, float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+@pytest.mark.parametrize("topic", ["", "a/#", "a/+", "a/", "a/b c", "long" * 150], ids=len)
+def test_a_wrong_topic_of_metrics_is_named(topic: str, tmp_path: Path) -> None:
+    done = typed(["ingest", "127.0.0.1:1", tmp_path, "--log", tmp_path, "--metrics", topic])
+    assert done.exit_code == 2
+    assert "Invalid value for '--metrics': must be " in done.output
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,12 @@ def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
     land_boards(tmp_path, 25, tmp_path / "log")
     ran()
     devices = read(tmp_path / "devices")
+    other = tmp_path / "state"
+    for words in ([other], ["s3://bucket/out", "--state", tmp_path / "log"]):
+        refused = typed(["rebuild", "windows", *words])
+        assert refused.exit_code == 1
+        assert f"the folder of a run, not {words[-1]}: it has no table" in refused.output
+        assert not (words[-1] / ".lock").exists()
     for name in ("windows", "measurements", "health"):
         with InUse(tmp_path):
             assert typed(["rebuild", name, tmp_path]).exit_code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import io
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,25 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.publish(b"t", b"", 3), ValueError, "qos must be 0 to 2, not 3"),
     (lambda c: c.publish(b"t", b"", -1), ValueError, "qos must be 0 to 2, not -1"),
     (lambda c: c.publish(b"t", b"", "1"), (TypeError, ValueError), "0 to 2, not '1'"),
+    (lambda c: c.publish(b"t", b"", 1.0), TypeError, "qos must be 0 to 2, not 1.0"),
+    (lambda c: c.publish(b"t", b"", 0.0), TypeError, "qos must be 0 to 2, not 0.0"),
+    # As in umqtt, where the third argument is retain.
+    (lambda c: c.publish(b"t", b"", True), TypeError, "qos must be 0 to 2, not True"),
+    (lambda c: c.publish(b"t", b"", 1, "no"), TypeError, "retain must be True or False, not 'no'"),
+    (lambda c: c.publish(b"t", b"", 0, 2), TypeError, "retain must be True or False, not 2"),
+    (lambda c: c.poll("x"), TypeError, "unsupported"),
+    (lambda c: c.poll(0.5), TypeError, "unsupported"),
+    (lambda c: c.poll(None), TypeError, "unsupported"),
+    (lambda c: c.poll([]), TypeError, "unsupported"),
+    (lambda c: c.wait("x"), TypeError, "timeout_ms must be an int, not 'x'"),
+    (lambda c: c.wait(0.5), TypeError, "timeout_ms must be an int, not 0.5"),
+    (lambda c: c.connect(None), TypeError, "timeout_ms must be an int, not None"),
+    (lambda c: c.disconnect("x"), TypeError, "timeout_ms must be an int, not 'x'"),
+    (
+        lambda c: c.publish_wait(b"t", timeout_ms=0.5),
+        TypeError,
+        "timeout_ms must be an int, not 0.5",
+    ),
     (
         lambda c: c.publish(b"t", bytes(1021)),
         ValueError,
@@ -63,6 +83,7 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.publish_from(b"t", 5), TypeError, "source must be a buffer, str or a file, not "),
     (lambda c: c.publish_from(b"t", None), TypeError, "not NoneType"),
     (lambda c: c.publish_from(b"t", b"x", 2), ValueError, "qos must be 0 to 1, not 2"),
+    (lambda c: c.publish_from(b"t", b"x", 0, "x"), TypeError, "retain must be True or False, "),
     (
         lambda c: c.publish_from(b"t", Huge()),
         ValueError,
@@ -77,6 +98,8 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.subscribe(5, print), TypeError, "topic filter"),
     (lambda c: c.subscribe([b"a", 5], print), TypeError, "topic filter"),
     (lambda c: c.subscribe(b"a", print, 3), ValueError, "qos must be 0 to 2, not 3"),
+    (lambda c: c.subscribe(b"a", print, True), TypeError, "qos must be 0 to 2, not True"),
+    (lambda c: c.subscribe(b"a", print, 0, "x"), TypeError, "chunks must be True or False, not"),
     (lambda c: c.subscribe(b"a", None), TypeError, "handler must be callable, not None"),
     (lambda c: c.unsubscribe(b""), ValueError, "topic filter b'': must not be empty"),
     (lambda c: c.unsubscribe([b"a", b"#/b"]), ValueError, "topic filter b'#/b': a wildcard"),
@@ -93,6 +116,8 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.set_will(b"t", LONG), ValueError, "will payload must be at most 65535 bytes"),
     (lambda c: c.set_will(b"t", 5), TypeError, "will payload must be bytes or str, not int"),
     (lambda c: c.set_will(b"t", b"", 3), ValueError, "will qos must be 0 to 2, not 3"),
+    (lambda c: c.set_will(b"t", b"", True), TypeError, "will qos must be 0 to 2, not True"),
+    (lambda c: c.set_will(b"t", b"", 0, "x"), TypeError, "will retain must be True or False, not"),
     (lambda c: c.set_credentials(5, b""), TypeError, "user must be bytes or str, not int"),
     (lambda c: c.set_credentials(b"", 5), TypeError, "password must be"),
 ]
@@ -197,6 +222,11 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"tls": ""}, "tls must be a TLS, not str"),
     ({"link": 1}, "link must be a link, not int"),
     ({"link": object()}, "link must be a link, not object"),
+    ({"clean_session": "no"}, "clean_session must be True or False, not 'no'"),
+    ({"clean_session": None}, "clean_session must be True or False, not None"),
+    ({"chunks": "x"}, "chunks must be True or False, not 'x'"),
+    ({"release": 5}, "release must be True or False, not 5"),
+    ({"quiet": "no"}, "quiet must be True or False, not 'no'"),
 ]
 
 
@@ -208,6 +238,18 @@ def test_a_wrong_option_is_named(options: dict, text: str) -> None:
     with fake_clock() as clock, pytest.raises((TypeError, ValueError)) as caught:
         Client(**(given if "host" in given else {"link": FakeLink(clock), **given}))
     assert text in str(caught.value)
+
+
+def test_what_follows_the_port_must_be_named() -> None:
+    with pytest.raises(TypeError, match="arguments after port must be named, not b'user'"):
+        Client(b"unit", HOST, 1883, b"user", b"secret")  # type: ignore[misc]
+
+
+def test_an_int_of_another_class_is_a_qos_and_1_is_a_flag(bench: VersionBench) -> None:
+    qos = enum.IntEnum("qos", {"ONCE": 1}).ONCE
+    bench.client.publish(b"t", b"x", qos, 1)
+    bench.client.poll()
+    assert [(p.qos, p.retain) for p in bench.published()] == [(1, True)]
 
 
 def test_the_longest_fields_of_connect_and_no_identifier_with_a_clean_session(

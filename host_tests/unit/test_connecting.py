@@ -369,3 +369,15 @@ def test_what_cannot_be_reconfigured_stays_as_it_is(make: Callable) -> None:
     with pytest.raises(TypeError, match="user must be"):
         client.reconfigure(b"other", 5, None, 10, False, 10, None, client.link)
     assert (client.hello, client.clean, client.keepalive) == before
+
+
+def test_a_refused_connection_is_said_in_words() -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # it does not listen
+        link = stream_cpython.TCP(*deaf.getsockname())
+        link.resolve()
+        with pytest.raises(ConnectionRefusedError, match="Connection refused"):
+            link.connect()
+            while not link.stream():
+                link.wait(1000, True)
+        link.close()

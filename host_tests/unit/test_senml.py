@@ -155,13 +155,26 @@ WRONG = [
     (PACK.begin, -1, "seq must be 0 to"),
     (PACK.begin, 1 << 30, "seq must be 0 to"),
     (lambda time: PACK.begin(0, time), 10**20, "digits of time must be "),
+    *(
+        (lambda v: PACK.number(X, v, 1), v, "value must be an int, not ")
+        for v in (21.5, "2", None)
+    ),
+    *((PACK.time, v, "value must be an int, not ") for v in (0.5, True)),
+    (lambda time: PACK.begin(0, time), 0.5, "value must be an int, not 0.5"),
+    *((lambda d: PACK.number(X, 1, d), d, "decimals must be 0 to 300, not ") for d in (-1, 1.5)),
+    (
+        lambda label: PACK.number(label, 1),
+        "temp",
+        "label must be what label() returns, not 'temp'",
+    ),
+    (lambda label: PACK.flag(label, True), b"temp", "label must be what label() returns"),
 ]
 
 
 @pytest.mark.parametrize(("call", "value", "text"), WRONG)
 def test_what_would_spoil_a_pack_is_refused(call: Any, value: Any, text: str) -> None:
     before = bytes(PACK.payload())
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises((TypeError, ValueError)) as caught:
         call(value)
     assert str(caught.value).startswith(text)
     assert bytes(PACK.payload()) == before

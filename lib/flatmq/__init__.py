@@ -76,9 +76,12 @@ def is_name(buf: "bytes | bytearray", at: int, end: int) -> bool:
 
     It has at least one byte, is UTF-8, and has no wildcard and no U+0000.
     """
-    if at == end or buf.find(b"+", at, end) >= 0 or buf.find(b"#", at, end) >= 0:
-        return False
-    return is_utf8(buf, at, end)
+    return (
+        at < end
+        and buf.find(b"+", at, end) < 0
+        and buf.find(b"#", at, end) < 0
+        and is_utf8(buf, at, end)
+    )
 
 
 def plain(payload: "Any") -> "Any":
@@ -348,7 +351,12 @@ class Client(port.Shown):
         if n > 127:
             self.widen(n)
         # The first byte last: a packet without it is not in the queue yet.
-        topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore[index]
+        n = 0x30 | self.qos << 1
+        if retain:
+            if retain != 1:
+                load("checks").retain(retain)
+            n |= 1
+        topic[self.end] = n  # type: ignore[index]
         if qos:
             self.kept += 1
         self.pending += 1
@@ -360,9 +368,11 @@ class Client(port.Shown):
 
         ValueError or TypeError if they are not valid.
         """
-        if qos not in (0, 1, 2) or qos > self.max_qos:
+        if qos.__class__ is not int or qos < 0 or qos > self.max_qos:
             load("checks").qos(qos, self.max_qos)
-        if self.heads[qos + 3] is not topic or topic.__class__ is bytearray:
+        head = self.heads[qos]
+        changes = topic.__class__ is bytearray
+        if changes or self.heads[qos + 3] is not topic:
             self.heads[qos + 3] = self
             self.topic = self  # until this one is found to be valid
             name: Any = topic.encode() if topic.__class__ is str else topic
@@ -373,10 +383,9 @@ class Client(port.Shown):
                     or not is_name(name, 0, len(name))
                 ):
                     name = load("checks").name(name)
-                if topic.__class__ is not bytearray:
+                if not changes:
                     self.known.pop()
                     self.known.insert(0, name)
-            head = self.heads[qos]
             head[0:] = b"\0\0"
             head.append(len(name) >> 8)
             head.append(len(name) & 255)
@@ -386,9 +395,9 @@ class Client(port.Shown):
             if self.five:
                 head.extend(self.block)
             self.heads[qos + 3] = topic
-        self.head = self.heads[qos]
+        self.head = head
         self.qos = qos
-        self.topic = self if topic.__class__ is bytearray else topic
+        self.topic = self if changes else topic
 
     def widen(self, n: int) -> None:
         """Give the last packet, of `n` bytes after its header, a longer Remaining Length."""
@@ -439,7 +448,8 @@ class Client(port.Shown):
         An exception from a handler is raised here; the next call delivers that message again.
         """
         try:
-            ms = self.step(ms)  # another local: a frame on the heap
+            # TypeError here, before the engine has it. Another local: a frame on the heap.
+            ms = self.step(ms | 0)
         except ValueError:
             return False  # called by a handler
         except StopIteration:

@@ -12,7 +12,7 @@ a boot, a receiver uses `seq` to count packs that were lost, duplicated or out o
 """
 
 from . import wire
-from .port import const
+from .port import const, load
 from .wire import field, is_utf8, number
 
 wire.held = True
@@ -164,6 +164,8 @@ class Pack:
 
         Returns the position of the value, 0 if there is no room.
         """
+        if label.__class__ is not bytes or not label or label[0] != 123:
+            load("checks").label(label)
         at = self._end - 1  # the "]"
         n += at + 1 + _len(label) + _len(kind)
         if n + 2 > self._size:
@@ -195,7 +197,9 @@ def _check_name(name, first):
 
 
 def size_of(value, decimals):
-    """Return the number of characters of a number."""
+    """Return the number of characters of a number. TypeError or ValueError if it is none."""
+    if value.__class__ is not int or decimals.__class__ is not int or decimals < 0:
+        load("checks").decimals(value, decimals)
     n = (2 if value < 0 else 1) + (1 if decimals else 0)
     if value > 0:  # negative, because the negative of every small int is a small int
         value = -value

@@ -4,7 +4,7 @@ import random
 
 from . import Client
 from .engine import run
-from .port import MICROPYTHON, Shown, const, drop
+from .port import MICROPYTHON, Shown, const, drop, load
 from .wire import connect, number
 
 TYPE_CHECKING = const(0)
@@ -47,11 +47,14 @@ def make(
     client_id: "bytes | str | None" = None,
     host: str = "",
     port: "int | None" = None,
+    *args: "Any",
     **values: "Any",
 ) -> None:
     """Set up a new client from the arguments of its constructor."""
     if client_id is None:
         raise TypeError("Client needs a client_id")
+    if args:
+        raise TypeError(f"arguments after port must be named, not {args[0]!r}")
     if values.get("ack_timeout", 0) is None:
         del values["ack_timeout"]
     # Names in texts: each name in code would take memory of a board permanently.
@@ -90,10 +93,15 @@ answers 64 8 268435456"""
     table = "user password tls link"
     user, password, tls, link = [values.pop(name, None) for name in table.split()]
     five = values.pop("five", None)
-    clean = values.pop("clean_session", True)
-    c.chunks = values.pop("chunks", False)
-    c.release = drop if values.pop("release", False) else None
-    c.quiet = values.pop("quiet", False)
+    flags = []
+    table = "clean_session chunks release quiet"
+    for name in table.split():
+        value = values.pop(name, name == "clean_session")
+        if value not in (False, True):
+            load("checks").bool(name, value)
+        flags.append(value)
+    clean, c.chunks, release, c.quiet = flags
+    c.release = drop if release else None
     for name in values:
         raise TypeError(f"Client has no argument {name!r}")
     if ack_timeout < 0:

@@ -1,6 +1,7 @@
 """TCP on CPython, with a link and a stream like those of `stream_tcp`."""
 
 import errno
+import os
 import select
 import socket
 import time
@@ -57,7 +58,7 @@ class TCP:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         error = s.connect_ex(self.address[-1])
         if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-            raise OSError(error, "connect")
+            raise OSError(error, os.strerror(error))
 
     def stream(self) -> "Stream | None":
         """Return the stream once it is connected, None before."""
@@ -66,7 +67,7 @@ class TCP:
             return None
         error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            raise OSError(error, "connect")
+            raise OSError(error, os.strerror(error))
         return Stream(self.sock)
 
     def wait(self, ms: int, out: bool) -> None:

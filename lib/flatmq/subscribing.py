@@ -28,7 +28,7 @@ def subscribe(
     Returns a Subscription, whose `granted` is None until the broker has answered. ValueError or
     TypeError for a bad filter, handler or QoS, and for more than `subscriptions` calls.
     """
-    checked, names = encode(filters, qos, self.max_qos)
+    checked, names = encode(filters, qos, self.max_qos, chunks)
     kept = replace(self, checked, handler)
     self.subs = load("subs", "")
     new = make(checked, names, handler, qos, chunks)
@@ -127,14 +127,19 @@ def extend(c: "Client") -> None:
     c.index = 0
 
 
-def encode(filters: "Any", qos: int, most: int) -> "tuple[list[bytes], list[bytes]]":
+def encode(
+    filters: "Any", qos: int, most: int, chunks: bool = False
+) -> "tuple[list[bytes], list[bytes]]":
     """Return topic filters as bytes, and the filters that topic names must match (section 4.7).
 
-    TypeError or ValueError for a bad filter, or for a QoS above `most`.
+    TypeError or ValueError for a bad filter or `chunks`, or for a QoS above `most`.
     """
     from .wire import field, is_filter, number
 
-    number("qos", qos, 0, most)
+    if qos.__class__ is not int or qos < 0 or qos > most:
+        load("checks").qos(qos, most)
+    if chunks not in (False, True):
+        load("checks").bool("chunks", chunks)
     if isinstance(filters, (bytes, str)):
         filters = [filters]
     if not isinstance(filters, (list, tuple)):

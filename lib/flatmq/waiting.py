@@ -23,6 +23,8 @@ def ping(self: "Client") -> None:
 
 def wait(self: "Client", timeout_ms: int = 10000) -> bool:
     """Poll until `pending` is 0, for at most `timeout_ms`. Returns whether it is."""
+    if timeout_ms.__class__ is not int:
+        port.load("checks").ms("timeout_ms", timeout_ms)
     end = ticks_add(port.ticks_ms(), timeout_ms)
     while self.pending:
         left = ticks_diff(end, port.ticks_ms())

@@ -68,7 +68,7 @@ class Broker:
         try:
             with socket.create_connection((self.host, self.port), timeout=2):
                 return True
-        except OSError:
+        except (OSError, UnicodeError):  # what cannot be a name is no OSError
             return False
 
     @property
@@ -434,5 +434,9 @@ def external(address: str, tls: bool = False) -> Broker:
     except AddressError as error:
         raise BrokerError(str(error)) from error
     if not broker.running:
+        try:
+            socket.getaddrinfo(broker.host, broker.port)
+        except (OSError, UnicodeError):
+            raise BrokerError(f"{broker.host}: no such host") from None
         raise BrokerError(f"no broker answers at {broker.address}")
     return broker

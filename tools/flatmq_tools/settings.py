@@ -53,7 +53,20 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
             if not isinstance(place, dict):
                 raise SettingsError(f"--set {override}: {name} is not a table")
         place[last] = value
+    _check_address(settings.get("broker"))
     return settings
+
+
+def _check_address(broker: Any) -> None:
+    """Raise SettingsError for an address with which a board could not make its client."""
+    if not isinstance(broker, dict):
+        return
+    host, port = broker.get("host"), broker.get("port")
+    if isinstance(host, str) and ("/" in host or host.count(":") == 1):
+        host = host.rpartition("@")[2]  # without the password of a URL
+        raise SettingsError(f"broker.host must have neither scheme nor port, not {host!r}")
+    if isinstance(port, int) and not 0 < port < 65536:
+        raise SettingsError(f"broker.port must be 1 to 65535, not {port}")
 
 
 def _rooted(own: dict[str, Any], folder: Path) -> dict[str, Any]:

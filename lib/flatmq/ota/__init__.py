@@ -87,8 +87,7 @@ class Updates:
         self._status = base + b"ota/status"
         self._topics = [base + b"ota/manifest"]
         self._topics += [b"group/" + group + b"/ota/manifest" for group in groups]
-        topics = list(self._topics)
-        topics.append(self._piece)
+        topics = self._topics + [self._piece]  # noqa: RUF005 (less code)
         client.subscribe(topics, self._on_message, 1, True)
         self._source = 0  # the topic of a manifest that comes in,
         self._text: Any = None  # and what has come of it

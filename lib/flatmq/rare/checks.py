@@ -1,4 +1,4 @@
-"""Check what `publish` was given and is not plain. Loaded for one call."""
+"""Check arguments that are not plain, and name the ones that break a rule."""
 
 from .. import is_name
 from ..port import const
@@ -9,18 +9,51 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def qos(value: int, most: int) -> None:
-    """Raise TypeError or ValueError for a bad QoS."""
-    number("qos", value, 0, most)
-    raise TypeError(f"qos must be 0 to {most}, not {value!r}")
+def qos(value: int, most: int, name: str = "qos") -> int:
+    """Return a QoS if it is one; ValueError or TypeError if not, as for True: in umqtt, that is
+    the place of `retain`."""
+    if value is True or value is False:
+        raise TypeError(f"{name} must be 0 to {most}, not {value}")
+    return number(name, value, 0, most)
 
 
-def retain() -> None:
-    """Raise ValueError for `retain`."""
+def bool(name: str, value: "Any") -> None:
+    """Raise TypeError for a value that is neither True nor False, nor 1 or 0."""
+    if value not in (False, True):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def ms(name: str, value: "Any") -> None:
+    """Raise TypeError for a number of milliseconds that is no int."""
+    raise TypeError(f"{name} must be an int, not {value!r}")
+
+
+def decimals(value: "Any", decimals: int) -> None:
+    """Raise TypeError for a value that is no int, else check its number of decimals."""
+    if value.__class__ is not int:
+        ms("value", value)
+    number("decimals", decimals, 0, 300)
+
+
+def label(value: "Any") -> None:
+    """Raise ValueError for what begins no record of a pack."""
+    raise ValueError(f"label must be what label() returns, not {value!r}")
+
+
+def request(handler: "Any", timeout: int) -> None:
+    """Raise TypeError or ValueError for a bad handler or timeout of a request."""
+    if not callable(handler):
+        raise TypeError(f"handler must be callable, not {handler!r}")
+    number("timeout", timeout, 1, 65535)
+
+
+def retain(value: "Any") -> None:
+    """Raise TypeError for a `retain` that is no bool, else ValueError."""
+    bool("retain", value)
     raise ValueError("retain must be False: not supported by this broker")
 
 
-def packet(size: int, most: int, broker: bool = False) -> None:
+def packet(size: int, most: int, broker: "Any" = False) -> None:
     """Raise ValueError for a packet that is too large, for this side or for the `broker`."""
     limit = f"{most} bytes for this broker" if broker else f"tx_size, {most} bytes"
     raise ValueError(f"packet must be at most {limit}, not {size}")

@@ -18,12 +18,14 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
 
     If the network may have cut the TLS handshake, it is tried once more before it is an error.
     """
+    if timeout_ms.__class__ is not int:
+        load("checks").ms("timeout_ms", timeout_ms)
+    end = ticks_add(port.ticks_ms(), timeout_ms)
     last = self.error = None
     quiet = self.quiet
     self.quiet = True  # this raises
     try:
         self.start()
-        end = ticks_add(port.ticks_ms(), timeout_ms)
         while self.state != "online":
             left = ticks_diff(end, port.ticks_ms())
             if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
@@ -55,6 +57,8 @@ def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
 
 def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
     """Disconnect with `packet`, a DISCONNECT."""
+    if timeout_ms.__class__ is not int:
+        load("checks").ms("timeout_ms", timeout_ms)
     end = ticks_add(port.ticks_ms(), timeout_ms)
     asked = gone = False
     if c.state == "offline":

@@ -40,7 +40,9 @@ def publish_from(
     """
     if not self.large:
         self.large = Parts(self)
-    head = (0x31 if retain else 0x30) | number("qos", qos, 0, min(self.max_qos, 1)) << 1
+    if retain != 0 and retain != 1:
+        load("checks").bool("retain", retain)
+    head = 0x30 | retain | number("qos", qos, 0, min(self.max_qos, 1)) << 1
     return self.large.publish(head, field("topic name", topic, is_name), source)
 
 

@@ -25,6 +25,8 @@ def publish_wait(
 
     Returns and raises what `publish` does; None if there was no room in that time.
     """
+    if timeout_ms.__class__ is not int:
+        port.load("checks").ms("timeout_ms", timeout_ms)
     end = ticks_add(port.ticks_ms(), timeout_ms)
     while True:
         packet_id = self.publish(topic, payload, qos, retain, **more)

@@ -32,10 +32,14 @@ def replace(c: "Client", topic, payload, qos: int, retain: bool, block: bytes) -
     """Set the will of a client, or remove it. `block`: its encoded properties, in MQTT 5."""
     will = None
     if topic is not None:
+        if qos.__class__ is not int or qos < 0 or qos > c.max_qos:
+            load("checks").qos(qos, c.max_qos, "will qos")
+        if retain not in (False, True):
+            load("checks").bool("will retain", retain)
         will = (
             field("will topic", topic, is_name),
             field("will payload", payload, None),
-            number("will qos", qos, 0, c.max_qos),
+            qos,
             retain,
             block,
         )

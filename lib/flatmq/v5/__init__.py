@@ -164,7 +164,12 @@ class Client5(Client):
         topic.extend(payload)  # type: ignore[union-attr]
         if properties > 127:  # type: ignore[operator]
             self.widen(properties)  # type: ignore[arg-type]
-        topic[self.end] = 0x31 | self.qos << 1 if retain else 0x30 | self.qos << 1  # type: ignore
+        properties = 0x30 | self.qos << 1  # type: ignore
+        if retain:
+            if retain != 1:
+                load("checks").retain(retain)
+            properties |= 1  # type: ignore
+        topic[self.end] = properties  # type: ignore
         if qos:
             self.kept += 1
         self.pending += 1

@@ -16,7 +16,7 @@ def allow(self: "Client5", n: int, retain: bool) -> None:
     """Check a message with `n` bytes after its fixed header against the broker's limits.
     ValueError if it is outside them."""
     if retain and not self.offers[_RETAIN]:
-        load("checks").retain()
+        load("checks").retain(retain)
     n += 2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5
     most = self.offers[_MAXIMUM_PACKET_SIZE]
     if most and n > most:

@@ -81,6 +81,8 @@ class Replies:
 
     def request(self, topic, payload, handler, timeout: int) -> bool:
         """Publish a request: see `Client5.request`."""
+        if not callable(handler) or timeout.__class__ is not int or not 0 < timeout < 65536:
+            load("checks").request(handler, timeout)
         if None not in self._handlers:
             return False
         i = self._handlers.index(None)

@@ -41,8 +41,11 @@ def subscribe(
     After falling back to 3.1.1 these three are ignored.
     """
     number("retain_handling", retain_handling, 0, 2)
+    for name, value in (("no_local", no_local), ("retain_as_published", retain_as_published)):
+        if value not in (False, True):
+            load("checks").bool(name, value)
     # The broker may grant less than it is asked for.
-    checked, names = encode(filters, qos, self.own_qos)
+    checked, names = encode(filters, qos, self.own_qos, chunks)
     if no_local and any(f.startswith(b"$share/") for f in checked):
         raise ValueError("no_local must be False with $share")
     kept = replace(self, checked, handler)

@@ -57,7 +57,12 @@ def main(
         console.print("[bold]everything that was published was acknowledged[/]")
         return 0
     missing = total.published - total.acknowledged
-    console.print(f"[bold]incomplete: {missing:,} readings were not acknowledged[/]")
+    why = (
+        f"{missing:,} readings were not acknowledged"
+        if missing
+        else "it was stopped before its end"
+    )
+    console.print(f"[bold]incomplete: {why}[/]")
     return 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -169,11 +170,11 @@ def main(
     alone = filesystem_only or firmware_file is None
     if out is None:
         out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
-    _write(out, made.image)
+    write(out, made.image)
     lines = _told(board, made, folder, out, alone)
     if made.romfs:
         rom = out.with_name(f"{name}.romfs")
-        _write(rom, made.romfs)
+        write(rom, made.romfs)
         lines += [
             f"{rom}: {len(made.romfs):,} bytes: the modules, for a firmware with a ROMFS partition"
             f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
@@ -204,11 +205,19 @@ def _bytes(size: str) -> int:
     return int(found[1]) * {"K": 1 << 10, "M": 1 << 20}[found[2].upper()]
 
 
-def _write(file: Path, data: bytes) -> None:
+def write(file: Path, data: bytes) -> None:
+    """Write a whole file, or raise ImageError and leave it as it was.
+
+    Half an image could be flashed.
+    """
+    part = file.with_name(file.name + ".part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
+        part.write_bytes(data)
+        part.replace(file)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise ImageError(f"{file}: {error.strerror}") from error
 
 

@@ -56,6 +56,22 @@ def _tables(folder: str) -> Path:
     return Path(folder)
 
 
+def _metrics_topic(text: str) -> str:
+    """Return the topic of a device whose name can begin a pack."""
+    from flatmq.rare import checks
+    from flatmq.senml import Pack
+
+    try:
+        checks.name(text)
+        Pack(text.rpartition("/")[2], 1, 512)
+    except ValueError:
+        raise ValueError(
+            "must be a topic name whose last level has only letters, digits and - : . _, begun "
+            f"by a letter or digit, not {text!r}"
+        ) from None
+    return text
+
+
 _MetricsPort = Annotated[
     tuple[str, int] | None,
     Reading("address", _address),
@@ -121,6 +137,7 @@ def ingest(
     ] = None,
     metrics: Annotated[
         str | None,
+        Reading("topic", _metrics_topic),
         {"metavar": "TOPIC"},
         "Publish counters to TOPIC/telemetry and the state to TOPIC/status, like a board.",
     ] = None,

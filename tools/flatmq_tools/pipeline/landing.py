@@ -290,6 +290,6 @@ def main(
         service.run()
     say(
         f"{ingest.client.messages:,} messages received, {landing.messages:,} landed in "
-        f"{landing.commits:,} commits"
+        f"{landing.commits:,} commit{'' if landing.commits == 1 else 's'}"
     )
     return 0

@@ -32,6 +32,12 @@ def of(out: str | Path, name: str) -> str:
     return f"{str(out).rstrip('/')}/{name}"
 
 
+def is_run(folder: Path) -> bool:
+    """Return whether a folder has tables of a run, or its checkpoints if they are at a URL."""
+    there = (folder / name / "_delta_log" for name in (*BY_DAY, *SNAPSHOTS))
+    return any(path.is_dir() for path in (folder / "checkpoints", *there))
+
+
 def check(url: str) -> None:
     """Look for a table at a URL. Raises TablesError if the URL cannot be reached."""
     try:

@@ -14,6 +14,8 @@ QUIET_UNNUMBERED = 3
 """A device without numbers is silent after so many times its longest usual interval, than which
 95 % are shorter. Devices that send when something happens have no even intervals: their median
 says little."""
+QUIET_S = 1.0
+"""Nobody is silent for less, in seconds: packs that came at once have no usual interval."""
 
 
 class Bounds(NamedTuple):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..jobs.limits import MOST, QUIET, QUIET_UNNUMBERED
+from ..jobs.limits import MOST, QUIET, QUIET_S, QUIET_UNNUMBERED
 from . import groups
 from .counts import counts
 from .groups import BIN, RANGE, Ints
@@ -69,7 +69,7 @@ class Devices:
     """The state of all devices at a moment.
 
     A device is silent after 3 of its usual intervals without a pack, or of the fleet's if it was
-    heard only once.
+    heard only once; at least after a second.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -103,6 +103,7 @@ class Devices:
         group, bins = groups.unpacked(others["intervals"], BIN)
         parts = groups.percentiles(group, bins, len(at), (0.5, 0.95)) / 1e6
         self._usual[at], self.after[at] = parts[:, 0], QUIET_UNNUMBERED * _or_of_fleet(parts[:, 1])
+        self.after = np.maximum(self.after, QUIET_S)
         heard[at] = ints(others["heard"])
         now = 0 if self.now is None else self.now
         self.silent_s = np.where(known(heard), (now - heard) / 1e6, np.nan)
