@@ -311,6 +311,7 @@ def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None
         ("out --state s", 2, "--state needs an OUT that is a URL"),
         ("s3://b/x", 2, "needs --state: a local folder"),
         ("ftp://b/x --state s", 1, "deltalake can reach, not ftp://b/x: Unknown scheme"),
+        ("out --master sc://h:1", 1, "out/raw does not exist yet: waiting for `flatmq pipeline"),
         ("out --master sc://h:1", 1, "master sc://h:1: Spark Connect cannot run the pipeline"),
     ],
 )

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from prometheus_client.metrics_core import Metric
 from py4j.protocol import Py4JError
@@ -469,6 +470,9 @@ def main(
             service.Ending(say) as ending,
             console.status("starting Spark ...") as status,
         ):
+            raw = tables.of(plan.url or plan.out, "raw")
+            if not plan.source and not DeltaTable.is_deltatable(raw):
+                say(f"{raw} does not exist yet: waiting for `flatmq pipeline ingest` to write it")
             say(f"starting Spark; on a busy machine that takes up to {service.START:,.0f} s")
             # What Java would log is in the errors that are raised here.
             spark = session(master, "flatmq pipeline", **{"spark.log.level": "OFF", **conf})
