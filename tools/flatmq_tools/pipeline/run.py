@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -106,6 +105,38 @@ class Plan:
     """s after their end for which days are kept; None: for ever."""
 
 
+class _Job:
+    """A job of a run: its query, and how that does. `start` begins one."""
+
+    def __init__(self, name: str, start: Callable[[_Job], StreamingQuery]) -> None:
+        self.name = name
+        self._start = start
+        self.gate = service.Gate()
+        self.query: StreamingQuery
+        self.due: float | None = None  # it has ended, and is started again then
+        self.error = ""  # why it has failed, until it works again,
+        self.pause = _PAUSE  # and s before the next try
+        self.tried = False  # started again after a full disk; it did nothing yet
+        self.slow: float | None = None  # since when its worker has not started in time
+
+    def begin(self) -> None:
+        """Start the query, also again."""
+        self.due = None
+        self.query = self._start(self)
+
+    def works(self) -> bool:
+        """Return whether it has done a batch since its start, or found nothing to do."""
+        if not self.query.isActive:
+            return False
+        done = any(
+            "addBatch" in json.loads(p.json)["durationMs"] for p in self.query.recentProgress
+        )
+        if not (done or str(self.query.status["message"]).startswith("Waiting for")):
+            return False
+        self.tried, self.slow = False, None
+        return True
+
+
 class Run:
     """The queries of a plan, running in a session."""
 
@@ -141,22 +172,16 @@ class Run:
         self.where = tables.of(self._out, "raw")
         """Where the table raw is."""
         reads_raw = "measurements" if "measurements" in plan.jobs else "health"
-        self._ways: dict[str, Callable[[], StreamingQuery]] = {}
+        self._jobs: list[_Job] = []
         if reads_raw in plan.jobs:
-            self._ways[reads_raw] = partial(self._packs, reads_raw)
+            self._jobs.append(_Job(reads_raw, self._packs))
         if "windows" in plan.jobs:
-            self._ways["windows"] = self._windows
+            self._jobs.append(_Job("windows", self._windows))
         file = plan.out / "state" / f"{reads_raw}.sqlite"
         self._known = Known(file, self._out, plan.health_every)
         self._maintenance = Maintenance(self._out, plan.out / "checkpoints", say, plan.keep)
-        self._gates = {job: service.Gate() for job in self._ways}
-        self._waiting: dict[str, float] = {}  # queries that ended on a full disk: the next try,
-        self._tried: dict[str, float] = {}  # those of them that were started again, when,
-        self._retry = _RETRY  # and s between two tries
-        self._failed: dict[str, str] = {}  # queries that have failed, why,
-        self._pauses: dict[str, float] = {}  # and s before the next try of each
+        self._retry = _RETRY  # s between two tries after a full disk
         self._beside: dict[str, str] = {}  # what fails beside the queries, and why
-        self._slow: dict[str, float] = {}  # queries whose worker did not start in time, since when
         self._read = 0  # messages that were read from raw
         self._receiving: Receiving | None = None
         if plan.source:
@@ -167,7 +192,8 @@ class Run:
             except ReceivingError as error:
                 raise RunError(str(error)) from error
         try:
-            self._queries = {job: start() for job, start in self._ways.items()}
+            for job in self._jobs:
+                job.begin()
         except BaseException:
             if self._receiving is not None:
                 self._receiving.stop()
@@ -180,9 +206,9 @@ class Run:
 
     # The queries
 
-    def _packs(self, job: str) -> StreamingQuery:
+    def _packs(self, job: _Job) -> StreamingQuery:
         """Start the query for a job that reads raw: measurements, or the health tables alone."""
-        return self._start(job, "raw", self._once(job))
+        return self._start(job, "raw", self._once(job.name))
 
     def _once(self, name: str) -> Once:
         """Return what adds the messages of raw to the tables of a job, each once."""
@@ -194,29 +220,29 @@ class Run:
         )  # fmt: skip
         return self._known.writes(once)
 
-    def _windows(self) -> StreamingQuery:
+    def _windows(self, job: _Job) -> StreamingQuery:
         write = open_windows(
             self._plan.out / "state" / "windows", self._sinks["windows"],
             numbers_of(tables.of(self._out, "measurements")),
             lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
             self._checkpoint("windows"),
         )  # fmt: skip
-        return self._start("windows", "measurements", write)
+        return self._start(job, "measurements", write)
 
     def _start(
-        self, name: str, table: str, write: Callable[[DataFrame, int], int]
+        self, job: _Job, table: str, write: Callable[[DataFrame, int], int]
     ) -> StreamingQuery:
         def counted(batch: DataFrame, number: int) -> None:
-            self._came[name, number] = write(batch, number)
+            self._came[job.name, number] = write(batch, number)
 
-        checkpoint = self._checkpoint(name)
+        checkpoint = self._checkpoint(job.name)
         if checkpoints.is_unused(checkpoint):
             # Spark refuses what a full disk may have left of the first start of a query.
             shutil.rmtree(checkpoint, ignore_errors=True)
         return (
             delta_batches.units(self._spark, tables.of(self._out, table))
-            .writeStream.queryName(name)
-            .foreachBatch(self._gates[name].through(counted))
+            .writeStream.queryName(job.name)
+            .foreachBatch(job.gate.through(counted))
             .option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
@@ -238,43 +264,39 @@ class Run:
                 self._receiving.check()
             except ReceivingError as error:
                 raise RunError(str(error)) from error
-        for job, query in self._queries.items():
-            if job in self._waiting:
-                continue
-            self._note(query)
-            if not query.isActive:
-                self._ended(job, query)
+        for job in self._jobs:
+            if job.due is None:
+                self._note(job.query)
+                if not job.query.isActive:
+                    self._ended(job)
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
             self._aside("health", self._known.look)
         self._aside("maintenance", lambda: self._maintenance.look(bool(self.paused)))
 
-    def _ended(self, job: str, query: StreamingQuery) -> None:
+    def _ended(self, job: _Job) -> None:
         """Handle a query that has ended: start it again, now or later."""
-        error = query.exception()
+        error = job.query.exception()
         told = "it was stopped" if error is None else reason(error)
+        now = time.monotonic()
         if error is not None and room.is_full(_everything(error)):
             self._pause(error)
-            self._waiting[job] = time.monotonic() + self._retry
-            if self._tried.pop(job, None) is not None:  # there was room, but not enough
+            job.due = now + self._retry
+            if job.tried:  # there was room, but not enough
+                job.tried = False
                 self._retry = min(2 * self._retry, _RETRY_MOST)
-        elif _SLOW in told and self._slow_for(job) < service.START:
-            self.say(f"the query {job} did not start within 10 s, and is started again")
-            self._queries[job] = self._ways[job]()
+        elif _SLOW in told and (job.slow is None or now - job.slow < service.START):
+            job.slow = job.slow or now
+            self.say(f"the query {job.name} did not start within 10 s, and is started again")
+            job.begin()
         else:
-            pause = self._pauses.get(job, _PAUSE)
-            self._pauses[job] = min(2 * pause, _PAUSE_MOST)
-            self._waiting[job] = time.monotonic() + pause
-            self._failed[job] = told
+            job.due = now + job.pause
+            job.error = told
             self.say(
-                f"the job {job} has failed, and is started again in {pause:,.0f} s; the others go "
-                f"on: {told}"
+                f"the job {job.name} has failed, and is started again in {job.pause:,.0f} s; the "
+                f"others go on: {told}"
             )
-
-    def _slow_for(self, job: str) -> float:
-        """Return for how many seconds a query has not started; 0 the first time."""
-        now = time.monotonic()
-        return now - self._slow.setdefault(job, now)
+            job.pause = min(2 * job.pause, _PAUSE_MOST)
 
     def _pause(self, error: BaseException) -> None:
         if not self.paused:
@@ -287,34 +309,23 @@ class Run:
         End the pause once all of that is at work.
         """
         now = time.monotonic()
-        due = [job for job, at in self._waiting.items() if now >= at]
+        due = [job for job in self._jobs if job.due is not None and now >= job.due]
         if due and room.has_room(self._folders()):
             for job in due:
-                del self._waiting[job]
-                if job not in self._failed:
-                    self._tried[job] = now
-                self._queries[job] = self._ways[job]()
-        elif due:
-            self._waiting.update(dict.fromkeys(due, now + self._retry))
-        for some in (self._tried, self._slow):
-            for job in [job for job in some if self._works(job)]:
-                del some[job]
-        for job in [job for job in self._failed if self._works(job)]:
-            del self._failed[job], self._pauses[job]
-            self.say(f"the job {job} works again")
-        idle = not self._tried and self._waiting.keys() <= self._failed.keys()
+                job.tried = not job.error
+                job.begin()
+        else:
+            for job in due:
+                job.due = now + self._retry
+        for job in self._jobs:
+            if job.works() and job.error:
+                job.error, job.pause = "", _PAUSE
+                self.say(f"the job {job.name} works again")
+        idle = not any(job.tried or (job.due and not job.error) for job in self._jobs)
         if self.paused and idle and room.has_room(self._folders()):
             self.paused = ""
             self._retry = _RETRY
             self.say("the disk has room again: going on")
-
-    def _works(self, job: str) -> bool:
-        """Return whether a query has done a batch since its start, or found nothing to do."""
-        query = self._queries[job]
-        if not query.isActive:
-            return False
-        done = any("addBatch" in json.loads(p.json)["durationMs"] for p in query.recentProgress)
-        return done or str(query.status["message"]).startswith("Waiting for")
 
     def _folders(self) -> list[Path]:
         """The folders that must take something before a query is started again."""
@@ -323,15 +334,15 @@ class Run:
     @property
     def failed(self) -> str:
         """The jobs that have failed since they last worked, and why; empty if there is none."""
-        every = [*self._failed.items(), *self._beside.items()]
-        return "; ".join(f"the job {job} has failed: {told}" for job, told in every)
+        every = {job.name: job.error for job in self._jobs if job.error} | self._beside
+        return "; ".join(f"the job {name} has failed: {told}" for name, told in every.items())
 
     def up(self) -> bool:
         """Return whether all queries have started, or failed."""
         return all(
-            query.isActive and "nitializing" not in str(query.status["message"])
-            for job, query in self._queries.items()
-            if job not in self._failed
+            job.query.isActive and "nitializing" not in str(job.query.status["message"])
+            for job in self._jobs
+            if not job.error
         )
 
     def _note(self, query: StreamingQuery) -> None:
@@ -383,7 +394,7 @@ class Run:
             self.numbers.rows["raw"] = self._receiving.landed
         self.numbers.devices(tables.of(self._out, "devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
-        failed = len(self._failed) + len(self._beside)
+        failed = sum(bool(job.error) for job in self._jobs) + len(self._beside)
         yield from self.numbers.of_run(late, bool(self.paused), failed)
 
     def finish(self, past: Callable[[float], bool] = lambda seconds: False) -> None:
@@ -395,15 +406,15 @@ class Run:
               service.DRAIN, FOLLOW, STOP and HEALTH is then left to the next run
         """
         self._drain(past)
-        for job, query in self._queries.items():
-            if job in self._waiting:
+        for job in self._jobs:
+            if job.due is not None:
                 continue
             try:
-                service.within(query.processAllAvailable, lambda: past(service.FOLLOW))
+                service.within(job.query.processAllAvailable, lambda: past(service.FOLLOW))
             except PySparkException as error:
                 if _SLOW not in reason(error) and not room.is_full(_everything(error)):
-                    self._failed[job] = reason(error)
-            self._note(query)
+                    job.error = reason(error)
+            self._note(job.query)
         if not past(service.STOP):
             service.within(self.health, lambda: past(service.HEALTH))
 
@@ -423,8 +434,8 @@ class Run:
         """Stop receiving and the queries; a batch that is under way is done by the next run."""
         if self._receiving is not None:
             self._receiving.stop()
-        for query in self._queries.values():
-            query.stop()
+        for job in self._jobs:
+            job.query.stop()
         self._maintenance.close()
         self._known.close()
         self._progress.close()
@@ -434,8 +445,8 @@ class Run:
 
         It may take until service.STOP s after a signal.
         """
-        for gate in self._gates.values():
-            gate.close(lambda: past(service.STOP))
+        for job in self._jobs:
+            job.gate.close(lambda: past(service.STOP))
         self.stop()
 
 
