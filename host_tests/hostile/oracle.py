@@ -490,6 +490,8 @@ class Oracle:
                 at = self.name + i - self.offset
                 if 0 <= at < n:
                     m = m._replace(pid=m.pid | payload[at] << 8 >> 8 * i)
+                    if i:
+                        self.is_held(m)  # which may show that the session is a new one
             if not self.more and not m.pid:
                 raise Broken("packet identifier 0")
         self.large = m._replace(payload=payload)
