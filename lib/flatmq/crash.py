@@ -91,7 +91,7 @@ def keep(error: BaseException, path: str = PATH) -> bool:
         if _reporter and _reporter.path == path:
             try:  # noqa: SIM105 (there is no contextlib on a board)
                 _reporter.take(record)
-            except MemoryError:  # it is published after the reset
+            except MemoryError:  # `poll` does it, or the next start
                 pass
         return True
     return False
@@ -171,9 +171,15 @@ class Crashes:
         ValueError for a topic that `publish` does not accept.
         """
         if self._minute.due():
-            if self.reserve is None:  # the program went on after an exception
-                self.reserve = bytearray(_RESERVE)
             self.sample()
+            if self.reserve is None:  # the program went on after an exception
+                try:
+                    record = None if self._json else _read(self.path)
+                    if record is not None:  # `keep` had no memory to pass it on
+                        self.take(record)
+                    self.reserve = bytearray(_RESERVE)
+                except MemoryError:  # it is tried again in a minute
+                    pass
         if self._json:
             self._report()
 
@@ -204,9 +210,9 @@ class Crashes:
     def _report(self):
         if self._id:
             if not self._client.awaits(self._id):
+                _remove(self.path)  # first: without memory, the next poll does it
                 self._json = b""
                 self._id = 0
-                _remove(self.path)
         elif self._client.connected:
             self._publish()
 
@@ -219,7 +225,7 @@ class Crashes:
             if len(trace) <= _SHORTEST:
                 raise
             record["trace"] = _cut(trace, max(_SHORTEST, len(trace) * 7 // 8))
-            self.take(record)
+            self._json = json.dumps(record).encode()
 
 
 def _read(path):

@@ -74,6 +74,13 @@ class Log(io.IOBase):
     def write(self, data: "Any") -> int:
         """Keep bytes that are printed, instead of the oldest ones."""
         n = len(data)
+        try:
+            self._keep(data, n)
+        except MemoryError:  # raised to `os.dupterm`, it would end this terminal
+            self._printed = self._printed + n & _LAST  # they are missing
+        return n
+
+    def _keep(self, data, n):
         piece = self._piece
         over = len(piece) + n - self._size
         if over > 0:
@@ -84,7 +91,6 @@ class Log(io.IOBase):
             self._fill(data)
         else:
             piece.extend(data)
-        return n
 
     def _fill(self, data):
         """Keep the end of what is larger than there is room."""
