@@ -21,7 +21,7 @@ from binascii import crc32
 import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import port
-from ..port import collect, const, ticks_diff
+from ..port import collect, const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _LARGEST = const(2048)  # bytes of a manifest
 _ROOM = const(797)  # bytes of a status, and more
+_AGAIN_MS = const(10000)  # until a manifest is looked at again for which there was no memory
 
 
 class Updates:
@@ -91,7 +92,8 @@ class Updates:
         client.subscribe(topics, self._on_message, 1, True)
         self._source = 0  # the topic of a manifest that comes in,
         self._text: Any = None  # and what has come of it
-        self._whole: list[tuple[int, bytes]] = []  # manifests that have come
+        self._whole: list[tuple[int, bytes]] = []  # manifests that have come,
+        self._due: int | None = None  # and when memory may be there for them
         self._seen = [0] * len(self._topics)  # checksums: they come again with each connection
         self.sink: Any = None  # takes the pieces
         self._work: Any = None  # a generator, while there is something to do,
@@ -112,8 +114,13 @@ class Updates:
         """Do what is due. Nothing takes long, but the check of a signature blocks."""
         if slots.watchdog:
             slots.watchdog.feed()
-        if self._whole:
-            self._begin(*self._whole.pop(0))
+        if self._whole and (self._due is None or ticks_diff(port.ticks_ms(), self._due) >= 0):
+            try:
+                self._begin(*self._whole[0])
+                self._whole.pop(0)
+            except MemoryError:
+                self._seen[self._whole[0][0]] = 0
+                self._due = ticks_add(port.ticks_ms(), _AGAIN_MS)
         if self._work:
             next(self._work, None)
         if self.client.connected and self._told != self.client.stats.connects:
@@ -125,6 +132,7 @@ class Updates:
         """Publish the status, with another state of the update if one is given."""
         if state is not None:
             self.state, self.why = state, why[:120]
+        self._told = 0  # without memory, `poll` publishes it
         from json import dumps
         from sys import version
 
@@ -180,7 +188,7 @@ class Updates:
         self._text.extend(message.payload)
         if message.last:
             self._whole.append((self._source, bytes(self._text)))
-            self._text = None
+            self._text = self._due = None
 
     def _take(self, message):
         try:
@@ -199,18 +207,14 @@ class Updates:
             if self._from == source:
                 self.stop()
             return
-        from .fetch import wanted, work
-
+        fetch = load("fetch", "ota.")
         try:
-            said = wanted(self, text)
+            said = fetch.wanted(self, text)
         except ValueError as error:
             if not self._work:  # what is fetched goes on
                 self._about = about
                 self.tell("refused", str(error))
             collect()
-            return
-        except MemoryError:
-            seen[source] = 0
             return
         if not said or (self._work and said["counter"] <= self._counter):
             return
@@ -219,7 +223,7 @@ class Updates:
         self._counter = said["counter"]
         self._about = about
         self.to = said["version"]
-        self._work = work(self, said)
+        self._work = fetch.work(self, said)
 
     def ended(self, error: "Exception | None") -> None:
         """Say why there is nothing more to do, unless there never was. The work calls it."""
@@ -239,14 +243,16 @@ class Updates:
         c, r = self.client, self.record
         acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
         if acknowledged and (self._healthy is None or self._healthy()):
-            self._unproved = False
             r["state"] = "good"
             r["tries"] = r["crashes"] = 0
             r["why"] = ""
             slots.store(r, self.folder)
+            self._unproved = False  # once it is on the flash
             self.tell()
         elif r["state"] == "new" and ticks_diff(port.ticks_ms(), self._began) >= self._ms:
             why = "not healthy" if acknowledged else "no acknowledgement"
             r["why"] = why if c.connected else "no connection"
-            slots.store(r, self.folder)
-            self.reset()
+            try:
+                slots.store(r, self.folder)
+            finally:
+                self.reset()
