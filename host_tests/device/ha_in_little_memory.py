@@ -7,10 +7,9 @@ import gc
 
 import packets
 import scripted_link
-from little_memory import empty, fill, list_of_blocks
-
 from flatmq.ha import Device
 from flatmq.port import load
+from little_memory import empty, fill, list_of_blocks
 
 
 def _sensor(device):

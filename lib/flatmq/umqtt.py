@@ -361,7 +361,7 @@ class MQTTClient:
         if self.cb is None:
             _rare("refuse", None)
         self._ready()
-        _rare("subscribe", self._client, self._renewed, self._wait_for, topic, qos, self.cb)
+        _rare("subscribe", self._client, self._renewed, self._wait_for, topic, qos)
 
     def unsubscribe(self, topic: "bytes | str") -> None:
         """End the subscription to a topic filter, and wait for UNSUBACK.
