@@ -81,8 +81,13 @@ class TimeSync:
     def poll(self) -> None:
         """Ask, or set the clock, if it is time to. Never blocks."""
         now = port.ticks_ms()
-        if self._second and ticks_diff(now, self._at) >= 0:
-            self._begin(ticks_diff(now, self._at))
+        late = ticks_diff(now, self._at)
+        if self._second and late >= 0:
+            late = late // 1000 + 1
+            self._second += late
+            self._at = ticks_add(self._at, late * 1000)
+            self._set(self._second - 1)  # if it raises, it is called again at the next second
+            self._second = 0
         elif self._client.connected and ticks_diff(now, self._due) >= 0:
             self._ask(now)
 
@@ -111,11 +116,3 @@ class TimeSync:
             self._due = ticks_add(now, self._every_ms)
             self.answers += 1
         self._number = 0  # last: without memory, the same message comes again
-
-    def _begin(self, late):
-        """Set the clock, `late` milliseconds after the second."""
-        late = late // 1000 + 1
-        self._second += late
-        self._at = ticks_add(self._at, late * 1000)
-        self._set(self._second - 1)  # if it raises, it is called again at the next second
-        self._second = 0

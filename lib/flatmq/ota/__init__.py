@@ -21,7 +21,7 @@ from binascii import crc32
 import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import port
-from ..port import collect, const, load, ticks_add, ticks_diff
+from ..port import collect, const, load, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _LARGEST = const(2048)  # bytes of a manifest
 _ROOM = const(797)  # bytes of a status, and more
-_AGAIN_MS = const(10000)  # until a manifest is looked at again for which there was no memory
 
 
 class Updates:
@@ -92,8 +91,7 @@ class Updates:
         client.subscribe(topics, self._on_message, 1, True)
         self._source = 0  # the topic of a manifest that comes in,
         self._text: Any = None  # and what has come of it
-        self._whole: list[tuple[int, bytes]] = []  # manifests that have come,
-        self._due: int | None = None  # and when memory may be there for them
+        self._whole: list[tuple[int, bytes]] = []  # manifests that have come
         self._seen = [0] * len(self._topics)  # checksums: they come again with each connection
         self.sink: Any = None  # takes the pieces
         self._work: Any = None  # a generator, while there is something to do,
@@ -114,13 +112,12 @@ class Updates:
         """Do what is due. Nothing takes long, but the check of a signature blocks."""
         if slots.watchdog:
             slots.watchdog.feed()
-        if self._whole and (self._due is None or ticks_diff(port.ticks_ms(), self._due) >= 0):
+        if self._whole:
             try:
                 self._begin(*self._whole[0])
                 self._whole.pop(0)
-            except MemoryError:
+            except MemoryError:  # the next poll looks at it again
                 self._seen[self._whole[0][0]] = 0
-                self._due = ticks_add(port.ticks_ms(), _AGAIN_MS)
         if self._work:
             next(self._work, None)
         if self.client.connected and self._told != self.client.stats.connects:
@@ -149,7 +146,8 @@ class Updates:
             "failed": r["failed"],
         }
         pid = self.client.publish(self._status, dumps(status), 1, True)
-        self._told = self.client.stats.connects if pid is not None else 0
+        if pid is not None:
+            self._told = self.client.stats.connects
         return pid
 
     def stop(self) -> None:
@@ -166,7 +164,10 @@ class Updates:
     def _on_message(self, message: "Message") -> None:
         if message.is_topic(self._piece):
             if self.sink:
-                self._take(message)
+                try:
+                    self.sink.take(message)
+                except OSError:
+                    self.sink.failed = True
             return
         try:
             self._collect(message)
@@ -188,13 +189,7 @@ class Updates:
         self._text.extend(message.payload)
         if message.last:
             self._whole.append((self._source, bytes(self._text)))
-            self._text = self._due = None
-
-    def _take(self, message):
-        try:
-            self.sink.take(message)
-        except OSError:
-            self.sink.failed = True
+            self._text = None
 
     def _begin(self, source, text):
         """Handle a manifest: begin the update, or say why not."""
