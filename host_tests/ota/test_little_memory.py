@@ -9,7 +9,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import slots
-from flatmq import port
 from flatmq.ota import fetch
 from flatmq_tools.ota import push
 from ota.board import ARCHIVE, MADE, Board
@@ -32,13 +31,6 @@ class Short:
         if not self.left:
             raise MemoryError
         return self._right(*given, **named)
-
-
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    at = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: at[0])
-    return at
 
 
 def _turns(board: Board) -> int:
@@ -86,20 +78,6 @@ def test_a_version_that_has_proved_itself_is_good_on_the_flash(
     Short(monkeypatch, slots, "store")
     assert _turns(board) == 1
     assert json.loads((board.folder / "slot").read_text())["state"] == "good"
-
-
-def test_a_version_that_fails_makes_way(
-    board: Board, key: RSAPrivateKey, now: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be what takes the memory."""
-    (board.folder / "slot").write_text(json.dumps({"version": "1", "counter": 10, "state": "new"}))
-    board.restart(key)
-    board.updates._healthy = lambda: False
-    Short(monkeypatch, slots, "store")
-    now[0] += 300_000
-    with pytest.raises(MemoryError):
-        board.turn()
-    assert board.resets
 
 
 def test_the_record_is_what_the_flash_has(

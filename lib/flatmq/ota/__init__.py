@@ -247,7 +247,5 @@ class Updates:
         elif r["state"] == "new" and ticks_diff(port.ticks_ms(), self._began) >= self._ms:
             why = "not healthy" if acknowledged else "no acknowledgement"
             r["why"] = why if c.connected else "no connection"
-            try:
-                slots.store(r, self.folder)
-            finally:
-                self.reset()
+            slots.store(r, self.folder)
+            self.reset()
