@@ -261,3 +261,26 @@ def test_without_memory_a_message_waits() -> None:
         client.wait_msg()
         assert taken == [b"1", b"3"]
         client.disconnect()
+
+
+def test_a_subscription_that_was_made_without_memory_for_the_rest() -> None:
+    """Its messages go to the callback as topic and payload."""
+    with broker.embedded() as near:
+        client = MQTTClient("unit", near.host, near.port, keepalive=60)
+        taken: list[tuple[bytes, bytes]] = []
+        client.set_callback(lambda topic, msg: taken.append((topic, msg)))
+        client.connect()
+        right = client._client.subscribe
+
+        def subscribe(*given: object) -> None:
+            right(*given)
+            raise MemoryError
+
+        client._client.subscribe = subscribe
+        with pytest.raises(MemoryError):
+            client.subscribe(b"a", 1)
+        client.publish(b"a", b"1", qos=1)  # the broker has the subscription by then
+        if not taken:
+            client.wait_msg()
+        assert taken == [(b"a", b"1")]
+        client.disconnect()
