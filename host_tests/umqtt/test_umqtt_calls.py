@@ -240,7 +240,7 @@ def test_without_memory_a_message_waits() -> None:
         client.connect()
         client.subscribe(b"a", 1)
         right = client._keep
-        short = [MemoryError(), MemoryError()]
+        short = [MemoryError()]
 
         def keep(message: Message) -> None:
             if short:
@@ -249,9 +249,8 @@ def test_without_memory_a_message_waits() -> None:
 
         client._keep = keep  # type: ignore[method-assign]
         client.publish(b"a", b"1")
-        for _ in range(2):
-            with pytest.raises(MemoryError, match="it waits"):
-                client.wait_msg()
+        with pytest.raises(MemoryError, match="it waits"):
+            client.wait_msg()
         assert client.wait_msg() is not None
         short.append(MemoryError())
         client.publish(b"a", b"2" * 1000)
