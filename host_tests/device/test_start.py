@@ -36,3 +36,9 @@ def test_what_comes_while_memory_is_short_is_never_delivered_wrongly(
     )
     assert int(short), "there was too much memory to see anything"
     assert (raised, wrong, missing) == ("0", "0", "0")
+
+
+def test_a_component_of_home_assistant_is_whole_once_there_is_room_for_it() -> None:
+    short, wrong = on_device.run("ha_in_little_memory.py", heap="200k")
+    assert int(short), "there was too much memory to see anything"
+    assert int(wrong) == 0

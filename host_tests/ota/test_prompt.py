@@ -194,3 +194,71 @@ def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch)
     assert hand.runs(hand.line(second, 1))
     assert hand.runs(hand.line(second, 2, code=""))
     assert not hand.runs(hand.line(second, 3))
+
+
+class Short:
+    """Stands for a function that finds no memory in its n-th call."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, n: int = 1) -> None:
+        self._right = getattr(of, name)
+        self._left = n
+        patch.setattr(of, name, self)
+
+    def __call__(self, *given: Any) -> Any:
+        self._left -= 1
+        if not self._left:
+            raise MemoryError
+        return self._right(*given)
+
+
+def test_without_memory_a_session_is_granted_later(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = Hand(key_file)
+    Short(monkeypatch, json, "dumps")
+    with pytest.raises(MemoryError):
+        hand.asks()
+    hand.prompt.poll()
+    assert hand.runs(hand.line(hand.said[0]["grant"], 1))
+
+
+@pytest.mark.parametrize("what", ["signed", "answer"])
+def test_without_memory_a_line_runs_later(
+    what: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flatmq import prompt as module
+
+    hand = Hand(key_file)
+    line = hand.line(hand.asks(), 1)
+    Short(monkeypatch, *(module, "signed") if what == "signed" else (json, "dumps"))
+    with pytest.raises(MemoryError):
+        hand.runs(line)
+    hand.prompt.poll()
+    assert (hand.names["ran"], hand.said[0]["n"]) == ([1], 1)
+
+
+@pytest.mark.parametrize("what", ["_run", "dumps", "second dumps"])
+def test_without_memory_for_an_answer_there_is_another(
+    what: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line runs once. An answer that was not shortened yet is not sent."""
+    hand = Hand(key_file)
+    line = hand.line(hand.asks(), 1, code="ran.append(1) or 'a' * 5000")
+    if what == "_run":
+        Short(monkeypatch, hand.prompt, what)
+    else:
+        Short(monkeypatch, json, "dumps", 2 if what == "dumps" else 3)
+    with pytest.raises(MemoryError):
+        hand.runs(line)
+    hand.prompt.poll()
+    assert [(said["n"], said["out"]) for said in hand.said] == [(1, "no memory\n")]
+    assert hand.names["ran"] == ([] if what == "_run" else [1])
+    assert not hand.runs(line)
+
+
+def test_a_large_line_behind_one_that_has_come(key_file: Path) -> None:
+    hand = Hand(key_file)
+    message = Message(b"dev/pico-1/prompt/in", hand.line(hand.asks(), 1))
+    message.retain = 0
+    hand._handler(message)
+    assert not hand.runs(b"x" * 5000)

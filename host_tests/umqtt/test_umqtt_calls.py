@@ -18,6 +18,7 @@ import pytest
 
 from conftest import SharedBrokers, library
 from device import on_device
+from flatmq.message import Message
 from flatmq.umqtt import MQTTClient
 from flatmq_tools import broker
 from scenario_child import play
@@ -228,3 +229,57 @@ def test_a_call_on_a_connection_that_was_reset_waits_for_no_other(call: str) -> 
         with pytest.raises(OSError, match=r"closed|reset|Broken pipe"):
             getattr(client, call)(b"t")
     assert all(waits), "it waited for the next try to connect"
+
+
+def test_without_memory_a_message_waits() -> None:
+    """Each call says so, until there is some; a large message is lost, as there may never be."""
+    with broker.embedded() as near:
+        client = MQTTClient("unit", near.host, near.port, keepalive=60)
+        taken: list[bytes] = []
+        client.set_callback(lambda _, msg: taken.append(msg))
+        client.connect()
+        client.subscribe(b"a", 1)
+        right = client._keep
+        short = [MemoryError()]
+
+        def keep(message: Message) -> None:
+            if short:
+                raise short.pop()
+            right(message)
+
+        client._keep = keep  # type: ignore[method-assign]
+        client.publish(b"a", b"1")
+        with pytest.raises(MemoryError, match="it waits"):
+            client.wait_msg()
+        assert client.wait_msg() is not None
+        short.append(MemoryError())
+        client.publish(b"a", b"2" * 1000)
+        with pytest.raises(MemoryError, match="it is lost"):
+            client.wait_msg()
+        client.publish(b"a", b"3")
+        client.wait_msg()
+        assert taken == [b"1", b"3"]
+        client.disconnect()
+
+
+def test_a_subscription_that_was_made_without_memory_for_the_rest() -> None:
+    """Its messages go to the callback as topic and payload."""
+    with broker.embedded() as near:
+        client = MQTTClient("unit", near.host, near.port, keepalive=60)
+        taken: list[tuple[bytes, bytes]] = []
+        client.set_callback(lambda topic, msg: taken.append((topic, msg)))
+        client.connect()
+        right = client._client.subscribe
+
+        def subscribe(*given: object) -> None:
+            right(*given)
+            raise MemoryError
+
+        client._client.subscribe = subscribe
+        with pytest.raises(MemoryError):
+            client.subscribe(b"a", 1)
+        client.publish(b"a", b"1", qos=1)  # the broker has the subscription by then
+        if not taken:
+            client.wait_msg()
+        assert taken == [(b"a", b"1")]
+        client.disconnect()

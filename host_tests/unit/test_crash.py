@@ -358,3 +358,70 @@ def test_ctrl_c_in_the_pause_leads_to_the_prompt(
 
 def test_a_guarded_program_returns_what_it_returns(naps: list[float]) -> None:
     assert crash.guard(lambda: 7) == 7
+
+
+class Full:
+    """Stands for a function that finds no memory as often as `left` says."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, left: int = 1) -> None:
+        self._right = getattr(of, name)
+        self.left = left
+        patch.setattr(of, name, self)
+
+    def __call__(self, *given: Any) -> Any:
+        self.left -= 1
+        if self.left >= 0:
+            raise MemoryError
+        return self._right(*given)
+
+
+def test_a_record_that_is_shortened_without_memory_stays(
+    path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(path, "long " * 60, 20)
+    b = make(tx_size=300)
+    crashes = crash.Crashes(b.client, TOPIC, path=path)
+    b.online()
+    Full(monkeypatch, crash.json, "dumps")
+    with pytest.raises(MemoryError):
+        turn(b, crashes)
+    for _ in range(20):
+        turn(b, crashes)
+    assert len(published(b)) == 1
+
+
+def test_a_record_is_removed_later_if_there_is_no_memory_for_that(
+    path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be published again after the next reset."""
+    kept(path)
+    b = make()
+    crashes = crash.Crashes(b.client, TOPIC, path=path)
+    b.online()
+    turn(b, crashes)
+    (packet,) = published(b)
+    b.feed(peer.puback(packet.pid))
+    Full(monkeypatch, crash.os, "remove")
+    with pytest.raises(MemoryError):
+        turn(b, crashes)
+    turn(b, crashes)
+    assert not Path(path).exists()
+
+
+def test_a_record_that_was_kept_without_memory_to_pass_it_on(
+    path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program goes on: `poll` raises nothing, and tries once a minute."""
+    b = make()
+    crashes = crash.Crashes(b.client, TOPIC, path=path)
+    b.online()
+    turn(b, crashes)
+    full = Full(monkeypatch, crashes, "take", 2)
+    assert kept(path)
+    for _ in range(2):
+        assert published(b) == []
+        b.clock.now += 60_000
+        turn(b, crashes)
+    assert full.left < 0
+    assert crashes.reserve is not None
+    assert len(published(b)) == 1

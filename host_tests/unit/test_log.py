@@ -197,3 +197,24 @@ def test_another_user_of_the_terminal_keeps_it(
     with pytest.raises(OSError, match=r"os\.dupterm is in use"):
         Log(make().client, TOPIC)
     assert slot == [webrepl]
+
+
+def test_without_memory_it_stays_the_terminal(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`os.dupterm` lets go of a stream that raises; what is missing is counted."""
+    b = Bench(make)
+    b.listen()
+    b.log.write(b"before\n")
+    assert b.turn() == "before\n"
+
+    def full(data: bytes) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(b.log, "_fill", full)
+        assert b.log.write(b"x" * 100) == 100
+    b.log.write(b"after\n")
+    shown = b.turn()
+    assert "100 bytes" in shown
+    assert shown.endswith("after\n")

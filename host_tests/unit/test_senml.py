@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
+from flatmq import senml
 from flatmq.senml import Pack, label
 
 X = label(b"x")
@@ -203,3 +204,26 @@ def test_what_the_documents_show() -> None:
         "v": Decimal("1.234"),
         "t": 0,
     }
+
+
+@pytest.mark.parametrize("method", ["number", "time"])
+def test_without_memory_for_digits_the_pack_stays_as_it_was(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number of more than 31 bits takes some on a board."""
+    pack = Pack(b"dev", 1)
+    pack.number(X, 7)
+    before = bytes(pack.payload())
+    right = senml.write
+
+    def short(*given: Any) -> None:
+        right(*given)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(senml, "write", short)
+        with pytest.raises(MemoryError):
+            pack.number(X, 1 << 40) if method == "number" else pack.time(1 << 40)
+    assert bytes(pack.payload()) == before
+    assert pack.number(X, 8)
+    assert [record["v"] for record in resolved(pack.payload())[2:]] == [7, 8]

@@ -139,3 +139,43 @@ def test_the_clock_of_a_board(epoch: int, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "machine", machine)  # type: ignore[arg-type]
     timesync.set_clock(NOON + 3661)
     assert seen == [(2026, 3, 1, 7, 13, 1, 1, 0)]
+
+
+def test_without_memory_for_an_answer_it_is_used_a_little_later(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client calls the handler again; on a board a time takes memory."""
+    b = Bench(make)
+    (number,) = b.asked()
+
+    def full(*_: int) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(timesync, "ticks_add", full)
+        with pytest.raises(MemoryError):
+            b.answer(number, NOON)
+    b.bench.client.poll()
+    b.asked(2000)
+    assert [seconds - NOON for seconds, _ in b.set] == [1]
+    assert b.sync.answers == 1
+
+
+def test_without_memory_the_clock_is_set_at_the_next_second(make: Callable) -> None:
+    b = Bench(make)
+    (number,) = b.asked()
+    b.answer(number, NOON)
+    at = b.bench.clock.now
+    raised = [MemoryError()]
+    right = b.sync._set
+
+    def short(seconds: int) -> None:
+        if raised:
+            raise raised.pop()
+        right(seconds)
+
+    b.sync._set = short
+    with pytest.raises(MemoryError):
+        b.asked(2000)
+    b.asked(2000)
+    assert b.set == [(NOON + 2, at + 2000)]

@@ -78,7 +78,9 @@ def keep(error: BaseException, path: str = PATH) -> bool:
             record = {"cause": "exception", "trace": text(error)}
             if _reporter:
                 _reporter.sample()
-                record.update(_reporter.facts())
+                record["uptime"] = _reporter.uptime
+                if _reporter.least is not None:
+                    record["heap"] = _reporter.least
             else:
                 record["uptime"] = port.ticks_ms() // 1000
             record = _write(record, path)
@@ -91,7 +93,7 @@ def keep(error: BaseException, path: str = PATH) -> bool:
         if _reporter and _reporter.path == path:
             try:  # noqa: SIM105 (there is no contextlib on a board)
                 _reporter.take(record)
-            except MemoryError:  # it is published after the reset
+            except MemoryError:  # `poll` does it, or the next start
                 pass
         return True
     return False
@@ -150,8 +152,6 @@ class Crashes:
         self.uptime = 0
         self.least: int | None = None
         self.reserve: bytearray | None = bytearray(_RESERVE)
-        self._json = b""  # the record, until it is acknowledged
-        self._id = 0  # its packet identifier
         record = _read(path)
         if record is None:
             _remove(path)  # nobody can read it
@@ -161,8 +161,7 @@ class Crashes:
                     _write(record, path)
                 except OSError:  # it is published all the same, unless the power is cut before
                     pass
-        if record is not None:
-            self.take(record)
+        self.take(record)
         _reporter = self
 
     def poll(self) -> None:
@@ -171,9 +170,14 @@ class Crashes:
         ValueError for a topic that `publish` does not accept.
         """
         if self._minute.due():
-            if self.reserve is None:  # the program went on after an exception
-                self.reserve = bytearray(_RESERVE)
             self.sample()
+            if self.reserve is None:  # the program went on after an exception
+                try:
+                    if not self._json:  # `keep` may have had no memory to pass it on
+                        self.take(_read(self.path))
+                    self.reserve = bytearray(_RESERVE)
+                except MemoryError:  # it is tried again in a minute
+                    pass
         if self._json:
             self._report()
 
@@ -188,25 +192,18 @@ class Crashes:
             if self.least is None or n < self.least:
                 self.least = n
 
-    def facts(self) -> "dict[str, int]":
-        """Return what a record has of this object."""
-        facts = {"uptime": self.uptime}
-        if self.least is not None:
-            facts["heap"] = self.least
-        return facts
-
-    def take(self, record: "dict[str, Any]") -> None:
+    def take(self, record: "dict[str, Any] | None") -> None:
         """Publish a record, instead of an earlier one that is not acknowledged yet."""
-        self._json = b""
-        self._id = 0
-        self._json = json.dumps(record).encode()
+        self._json = b""  # the record, until it is acknowledged
+        self._id = 0  # its packet identifier
+        if record:
+            self._json = json.dumps(record).encode()
 
     def _report(self):
         if self._id:
             if not self._client.awaits(self._id):
-                self._json = b""
-                self._id = 0
-                _remove(self.path)
+                _remove(self.path)  # first: without memory, the next poll does it
+                self.take(None)
         elif self._client.connected:
             self._publish()
 
@@ -219,7 +216,7 @@ class Crashes:
             if len(trace) <= _SHORTEST:
                 raise
             record["trace"] = _cut(trace, max(_SHORTEST, len(trace) * 7 // 8))
-            self.take(record)
+            self._json = json.dumps(record).encode()
 
 
 def _read(path):

@@ -221,8 +221,9 @@ class Device:
             )
         for name, value in (("min", min), ("max", max), ("step", step)):
             fields[name] = value / 10**decimals if decimals else value
+        limits = min, max, step, decimals  # before it is added: memory may be too short
         made = self.component("number", key, on_command, **fields)
-        made.limits = min, max, step, decimals
+        made.limits = limits
         return made
 
     def button(self, key: str, on_press: "Callable[[], Any]", **fields: "Any") -> Component:
@@ -245,6 +246,8 @@ class Device:
         """
         fields["latest_version_topic"] = latest_topic
         fields["payload_install"] = "INSTALL"
+        if isinstance(installed, str):
+            installed = installed.encode()
         made = self.component("update", key, on_install, **fields)
         made.set(installed)
         return made
@@ -273,15 +276,11 @@ class Device:
         if made.topic in [self.status] + [each.topic for each in self.components]:
             raise ValueError(f"key must be one that there is not yet, not {made.key!r}")
         if made.platform not in _WITHOUT_NUMBERS and not self._senml:
-            from . import senml
-
-            self._senml = senml
             self._text = memoryview(bytearray(_LONGEST))
             self._texts = [self._text[:n] for n in range(_LONGEST + 1)]
+            self._senml = load("senml", "")  # last: memory may be too short
         if made.command and not self._commands:
-            from . import ha_commands
-
-            self._commands = ha_commands
+            self._commands = load("ha_commands", "")
         self.components.append(made)
         self.announce()
         return made

@@ -73,26 +73,27 @@ class Log(io.IOBase):
 
     def write(self, data: "Any") -> int:
         """Keep bytes that are printed, instead of the oldest ones."""
-        n = len(data)
-        piece = self._piece
-        over = len(piece) + n - self._size
-        if over > 0:
-            over = min(over, len(piece) - _HEAD)
-            piece[_HEAD : _HEAD + over] = b""
-            self._printed = self._printed + over & _LAST
-        if n > self._size - _HEAD:
+        try:
             self._fill(data)
-        else:
-            piece.extend(data)
-        return n
+        except MemoryError:  # raised to `os.dupterm`, it would end this terminal
+            self._printed = self._printed + len(data) & _LAST  # they are missing
+        return len(data)
 
     def _fill(self, data):
-        """Keep the end of what is larger than there is room."""
-        at = len(data) - self._size + _HEAD
-        self._printed = self._printed + at & _LAST
-        while at < len(data):
-            self._piece.append(data[at])
-            at += 1
+        piece = self._piece
+        n = len(piece) + len(data) - self._size
+        if n > 0:
+            n = min(n, len(piece) - _HEAD)
+            piece[_HEAD : _HEAD + n] = b""
+            self._printed = self._printed + n & _LAST
+        n = len(data) - self._size + _HEAD
+        if n > 0:  # of what is larger than there is room, the end is kept
+            self._printed = self._printed + n & _LAST
+            while n < len(data):
+                piece.append(data[n])
+                n += 1
+        else:
+            piece.extend(data)
 
     def readinto(self, buf: "Any") -> None:
         """Return None: nothing is typed here."""

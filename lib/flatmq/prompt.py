@@ -18,7 +18,7 @@ from binascii import hexlify
 from builtins import print as _print
 
 from . import port
-from .port import collect, const, ticks_add, ticks_diff
+from .port import collect, const, load, ticks_add, ticks_diff
 from .signed import signed
 
 TYPE_CHECKING = const(0)
@@ -75,14 +75,13 @@ class Prompt:
             self._nonce = ""
             self._names = {}
         if self._asked:
-            self._asked = False
             if self._n:
                 self._say(busy=self._left())
             else:  # lines must be signed for this session
                 self._nonce = hexlify(os.urandom(8)).decode()
                 self._say(grant=self._nonce)
+            self._asked = False  # once there was memory for the answer
         if self._whole:
-            self._whole = False
             self._take()
         if self._answer and self._client.publish(self._out, self._answer, 1) is not None:
             self._answer = ""
@@ -94,6 +93,7 @@ class Prompt:
             self._asked = True
             return
         if not message.offset:
+            self._whole = False
             self._text = bytearray()
         if self._text is not None:
             if len(self._text) + len(message) > _LARGEST:
@@ -108,37 +108,44 @@ class Prompt:
     def _say(self, **said):
         from json import dumps
 
-        self._answer = dumps(said)
+        answer = dumps(said)
         n = _MOST
-        while len(self._answer.encode()) > _BYTES:
+        while len(answer.encode()) > _BYTES:
             said["out"] = said["out"][:n] + " ...\n"
-            self._answer = dumps(said)
+            answer = dumps(said)
             n //= 2
+        self._answer = answer
 
     def _take(self):
-        """Run a line, if it is signed for this session and is the next one."""
-        text, self._text = bytes(self._text), None
+        """Run a line, if it is signed for this session and is the next one.
+
+        Without memory it stays until a later `poll`. One that has begun is not run again.
+        """
         try:
-            said = signed(text, self._key)
+            said = signed(bytes(self._text), self._key)
             code = said["code"]
             ms = min(said["seconds"], _LONGEST) * 1000
             known = said["to"], said["grant"], said["n"], code.__class__, ms.__class__
-            if known != (self._to, self._nonce, self._n + 1, str, int):
-                return
+            valid = known == (self._to, self._nonce, self._n + 1, str, int)
         except (ValueError, KeyError, TypeError):
+            valid = False
+        if valid:
+            if not self._n:
+                self._end = ticks_add(port.ticks_ms(), ms)
+                self._names = dict(self._given)
+            # The answer if there is no memory for another one.
+            self._say(n=self._n + 1, out="no memory\n", left=self._left())
+            self._n += 1
+        self._whole = False
+        self._text = None
+        if not valid:
             return
-        if not self._n:
-            self._end = ticks_add(port.ticks_ms(), ms)
-            self._names = dict(self._given)
-        self._n += 1
         if not code:  # the end
             self._end = port.ticks_ms()
         self._say(n=self._n, out=self._run(code), left=self._left())
 
     def _run(self, code):
         from io import StringIO
-
-        from .crash import print_exception
 
         out = StringIO()
 
@@ -154,6 +161,6 @@ class Prompt:
             except SyntaxError:
                 exec(code, self._names)
         except Exception as error:
-            print_exception(error, out)
+            load("crash", "").print_exception(error, out)
         collect()
         return out.getvalue()

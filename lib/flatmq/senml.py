@@ -102,17 +102,16 @@ class Pack:
         """
         n = size_of(value, decimals)
         at = self._open(label, b',"v":', n)
-        if at:
-            write(self._buf, at + n, value, decimals)
-        return at > 0
+        if not at:
+            return False
+        write(self._buf, at + n, value, decimals)  # which may need memory
+        return self._close(at + n)
 
     def flag(self, label: bytes, value: bool) -> bool:
         """Append a record whose value is true or false."""
         word = b"true" if value else b"false"
         at = self._open(label, b',"vb":', _len(word))
-        if at:
-            self._put(at, word)
-        return at > 0
+        return at > 0 and self._close(self._put(at, word))
 
     def text(self, label: bytes, value: "bytes | str") -> bool:
         """Append a record whose value is a string: UTF-8 without U+0000, else ValueError."""
@@ -120,10 +119,12 @@ class Pack:
             value = value.encode()
         if not is_utf8(value, 0, _len(value)):
             raise ValueError(f"text must be UTF-8 without U+0000, not {value!r}")
-        at = self._open(label, b',"vs":"', _escaped(value) + 1)
-        if at:
-            _write_text(self._buf, at, value)
-        return at > 0
+        n = _escaped(value) + 1
+        at = self._open(label, b',"vs":"', n)
+        if not at:
+            return False
+        _write_text(self._buf, at, value)
+        return self._close(at + n)
 
     def time(self, value: int, decimals: int = 0) -> bool:
         """Set the time of the record appended last to `value` / 10 ** `decimals` seconds.
@@ -136,9 +137,10 @@ class Pack:
         at = self._end - 2
         if self._end + _len(_T) + n > self._size:
             return False
-        at = self._put(at, _T) + n
-        write(self._buf, at, value, decimals)
-        self._end = self._put(at, b"}]")
+        n += at + _len(_T)
+        write(self._buf, n, value, decimals)  # first, behind the pack: it may need memory
+        self._put(at, _T)
+        self._end = self._put(n, b"}]")
         return True
 
     def payload(self) -> memoryview:
@@ -160,7 +162,7 @@ class Pack:
         return self._end
 
     def _open(self, label, kind, n):
-        """Append a record with room for a value of `n` bytes.
+        """Write a record up to its value, of `n` bytes, behind the pack.
 
         Returns the position of the value, 0 if there is no room.
         """
@@ -170,10 +172,13 @@ class Pack:
         n += at + 1 + _len(label) + _len(kind)
         if n + 2 > self._size:
             return 0
-        self._buf[at] = 44  # a comma
-        at = self._put(self._put(at + 1, label), kind)
-        self._end = self._put(n, b"}]")
-        return at
+        return self._put(self._put(at + 1, label), kind)
+
+    def _close(self, at):
+        """Add to the pack the record that ends at `at`."""
+        self._buf[self._end - 1] = 44  # a comma
+        self._end = self._put(at, b"}]")
+        return True
 
     def _put(self, at, what):
         end = at + _len(what)

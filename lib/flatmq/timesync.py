@@ -81,8 +81,13 @@ class TimeSync:
     def poll(self) -> None:
         """Ask, or set the clock, if it is time to. Never blocks."""
         now = port.ticks_ms()
-        if self._second and ticks_diff(now, self._at) >= 0:
-            self._begin(ticks_diff(now, self._at))
+        late = ticks_diff(now, self._at)
+        if self._second and late >= 0:
+            late = late // 1000 + 1
+            self._second += late
+            self._at = ticks_add(self._at, late * 1000)
+            self._set(self._second - 1)  # if it raises, it is called again at the next second
+            self._second = 0
         elif self._client.connected and ticks_diff(now, self._due) >= 0:
             self._ask(now)
 
@@ -101,19 +106,13 @@ class TimeSync:
             return
         if message.retain or not number == self._number > 0 or seconds < _2025:
             return
-        self._number = 0
         self.took = ticks_diff(now, self._sent)
         if self.took > self._limit:
             self.late += 1
-            return
-        self.answers += 1
-        self._due = ticks_add(now, self._every_ms)
-        ms += self.took // 2
-        self._second = seconds + ms // 1000 + 1
-        self._at = ticks_add(now, 1000 - ms % 1000)
-
-    def _begin(self, late):
-        """Set the clock, `late` milliseconds after the second."""
-        second = self._second + late // 1000
-        self._second = 0
-        self._set(second)
+        else:
+            ms += self.took // 2
+            self._second = seconds + ms // 1000 + 1
+            self._at = ticks_add(now, 1000 - ms % 1000)
+            self._due = ticks_add(now, self._every_ms)
+            self.answers += 1
+        self._number = 0  # last: without memory, the same message comes again

@@ -27,6 +27,7 @@ Differences:
 import errno
 
 from . import port
+from .engine import HOLD
 from .port import const, drop, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
@@ -124,7 +125,7 @@ class MQTTClient:
         self._depth = 0  # callbacks that are running
         self._topic = b""  # of the last message
         self._large: Any = None  # payload of a message that comes in pieces
-        self._short = False  # there was no memory for a message
+        self._short = ""  # what there was no memory for
 
     def set_callback(self, f: "Callable[[bytes, bytes], object]") -> None:
         """Set the function called as `f(topic, msg)` for each message; both are bytes."""
@@ -266,8 +267,9 @@ class MQTTClient:
 
     def _check(self):
         if self._short:
-            self._short = False
-            raise MemoryError("no memory for a message; it is lost")
+            short = self._short
+            self._short = ""
+            raise MemoryError(short)
 
     # Outgoing messages
 
@@ -361,7 +363,7 @@ class MQTTClient:
         if self.cb is None:
             _rare("refuse", None)
         self._ready()
-        _rare("subscribe", self._client, self._renewed, self._wait_for, topic, qos, self.cb)
+        _rare("subscribe", self._client, self._renewed, self._wait_for, topic, qos)
 
     def unsubscribe(self, topic: "bytes | str") -> None:
         """End the subscription to a topic filter, and wait for UNSUBACK.
@@ -443,11 +445,12 @@ class MQTTClient:
         self._client.flush()
         return op
 
-    def _take(self, message: "Message") -> None:
+    def _take(self, message: "Message") -> "object | None":
         """Queue a message, as the client's handler.
 
         The callback is called later, because it may publish and wait for the answer, which
-        a handler cannot do.
+        a handler cannot do. Without memory for a large message it is lost, because there may
+        never be enough; another one waits in the client.
         """
         try:
             self._keep(message)
@@ -455,7 +458,11 @@ class MQTTClient:
             while len(self._queue) % _FIELDS:
                 self._queue.pop()
             self._large = None
-            self._short = True
+            self._short = "no memory for a message; it waits"
+            if not message.size:
+                return HOLD
+            self._short = "no memory for a message; it is lost"
+        return None
 
     def _keep(self, message):
         if message.size:  # it comes in pieces

@@ -68,14 +68,15 @@ def client(c: "Any", on_message: "Any", gate: "Any", why: "Any", *settings: "Any
     return c
 
 
-def subscribe(c: Client, renewed: "list[Subscription]", wait: "Wait", topic, qos, handler) -> None:
+def subscribe(c: Client, renewed: "list[Subscription]", wait: "Wait", topic, qos) -> None:
     """Subscribe to a topic filter. MQTTException(0x80) if the broker refuses.
 
     `renewed` are the subscriptions that connect() has renewed.
     """
     new = found(renewed, topic, qos)
     if not new:
-        new = c.subscribe(topic, handler, qos)
+        # Its handler is `on_message` even if memory is too short for what follows.
+        new = c.subscribe(topic, c.on_message, qos)  # type: ignore[arg-type]
         new.names = [b""]  # `on_message` gets each message once, even if several filters match
     try:
         wait(new)

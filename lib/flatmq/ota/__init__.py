@@ -21,7 +21,7 @@ from binascii import crc32
 import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import port
-from ..port import collect, const, ticks_diff
+from ..port import collect, const, load, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -113,7 +113,11 @@ class Updates:
         if slots.watchdog:
             slots.watchdog.feed()
         if self._whole:
-            self._begin(*self._whole.pop(0))
+            try:
+                self._begin(*self._whole[0])
+                self._whole.pop(0)
+            except MemoryError:  # the next poll looks at it again
+                self._seen[self._whole[0][0]] = 0
         if self._work:
             next(self._work, None)
         if self.client.connected and self._told != self.client.stats.connects:
@@ -125,6 +129,7 @@ class Updates:
         """Publish the status, with another state of the update if one is given."""
         if state is not None:
             self.state, self.why = state, why[:120]
+        self._told = 0  # without memory, `poll` publishes it
         from json import dumps
         from sys import version
 
@@ -141,7 +146,8 @@ class Updates:
             "failed": r["failed"],
         }
         pid = self.client.publish(self._status, dumps(status), 1, True)
-        self._told = self.client.stats.connects if pid is not None else 0
+        if pid is not None:
+            self._told = self.client.stats.connects
         return pid
 
     def stop(self) -> None:
@@ -158,7 +164,10 @@ class Updates:
     def _on_message(self, message: "Message") -> None:
         if message.is_topic(self._piece):
             if self.sink:
-                self._take(message)
+                try:
+                    self.sink.take(message)
+                except OSError:
+                    self.sink.failed = True
             return
         try:
             self._collect(message)
@@ -182,12 +191,6 @@ class Updates:
             self._whole.append((self._source, bytes(self._text)))
             self._text = None
 
-    def _take(self, message):
-        try:
-            self.sink.take(message)
-        except OSError:
-            self.sink.failed = True
-
     def _begin(self, source, text):
         """Handle a manifest: begin the update, or say why not."""
         about = crc32(text)
@@ -199,18 +202,14 @@ class Updates:
             if self._from == source:
                 self.stop()
             return
-        from .fetch import wanted, work
-
+        fetch = load("fetch", "ota.")
         try:
-            said = wanted(self, text)
+            said = fetch.wanted(self, text)
         except ValueError as error:
             if not self._work:  # what is fetched goes on
                 self._about = about
                 self.tell("refused", str(error))
             collect()
-            return
-        except MemoryError:
-            seen[source] = 0
             return
         if not said or (self._work and said["counter"] <= self._counter):
             return
@@ -219,7 +218,7 @@ class Updates:
         self._counter = said["counter"]
         self._about = about
         self.to = said["version"]
-        self._work = work(self, said)
+        self._work = fetch.work(self, said)
 
     def ended(self, error: "Exception | None") -> None:
         """Say why there is nothing more to do, unless there never was. The work calls it."""
@@ -239,11 +238,11 @@ class Updates:
         c, r = self.client, self.record
         acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
         if acknowledged and (self._healthy is None or self._healthy()):
-            self._unproved = False
             r["state"] = "good"
             r["tries"] = r["crashes"] = 0
             r["why"] = ""
             slots.store(r, self.folder)
+            self._unproved = False  # once it is on the flash
             self.tell()
         elif r["state"] == "new" and ticks_diff(port.ticks_ms(), self._began) >= self._ms:
             why = "not healthy" if acknowledged else "no acknowledgement"

@@ -96,27 +96,32 @@ def _steps(u, said):
             slots.store(r, u.folder)
             raise ValueError(why)
     old = {"run": r["run"], "version": r["version"], "counter": r["counter"]}
+    new = dict(r)  # so that `u.record` is what the flash has, whatever fails
     if firmware:
-        firmware.begin(r, part)
+        firmware.begin(new, part)
     else:
         slots.Archive(path)  # OSError if it is none
         if r["old"]:
-            r["old"] = None  # its file is about to be replaced
-            slots.store(r, u.folder)
+            new["old"] = None  # its file is about to be replaced
+            slots.store(new, u.folder)
         os.rename(path, other)
-        r["run"] = other[-1]
-    r.update({"version": said["version"], "counter": said["counter"]})
-    r.update({"state": "new", "old": old, "tries": 0, "crashes": 0, "why": ""})
-    slots.store(r, u.folder)
-    if firmware:
-        os.remove(path)
-        firmware.switch(u, part)
-    u.tell("resetting")
-    at = port.ticks_ms()
-    while u.client.pending and ticks_diff(port.ticks_ms(), at) < _RESET_MS:
-        yield
-    u.client.disconnect()
-    u.reset()
+        new["run"] = other[-1]
+    new.update({"version": said["version"], "counter": said["counter"]})
+    new.update({"state": "new", "old": old, "tries": 0, "crashes": 0, "why": ""})
+    slots.store(new, u.folder)
+    u.record = new
+    try:
+        if firmware:
+            os.remove(path)
+            firmware.switch(u, part)
+        u.tell("resetting")
+        at = port.ticks_ms()
+        while u.client.pending and ticks_diff(port.ticks_ms(), at) < _RESET_MS:
+            yield
+        u.client.disconnect()
+    finally:
+        if new["state"] == "new":  # even without memory to say so
+            u.reset()
 
 
 def _firmware(said):

@@ -1,0 +1,117 @@
+"""Memory is too short at any one moment of an update: it goes on, and the record stays true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+import slots
+from flatmq.ota import fetch
+from flatmq_tools.ota import push
+from ota.board import ARCHIVE, MADE, Board
+from ota.test_manifest import board
+
+__all__ = ["board"]
+OWN = b"dev/b/ota/manifest"
+
+
+class Short:
+    """Stands for a function, which finds no memory in its n-th call."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, n: int = 1) -> None:
+        self._right = getattr(of, name)
+        self.left = n
+        patch.setattr(of, name, self)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.left -= 1
+        if not self.left:
+            raise MemoryError
+        return self._right(*given, **named)
+
+
+def _turns(board: Board) -> int:
+    """Have it go on, whatever `poll` raises. Returns how often that was."""
+    raised = 0
+    for _ in range(200):
+        try:
+            board.turn(lambda right: [right])
+        except MemoryError:
+            raised += 1
+    return raised
+
+
+@pytest.mark.parametrize("what", ["load", "wanted"])
+def test_a_manifest_is_looked_at_again(
+    what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody publishes it again, and the connection stays."""
+    import flatmq.ota
+
+    Short(monkeypatch, flatmq.ota if what == "load" else fetch, what)
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    assert _turns(board) == 0
+    assert board.resets
+    assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
+def test_a_status_is_published_later(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.turns()
+    Short(monkeypatch, json, "dumps")
+    board.hears(OWN, b"no manifest")
+    _turns(board)
+    assert board.said["state"] == "refused"
+
+
+def test_a_version_that_has_proved_itself_is_good_on_the_flash(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next resets would bring the one before back."""
+    said = {"version": "1", "counter": 10, "state": "new", "tries": 1}
+    (board.folder / "slot").write_text(json.dumps(said))
+    board.restart(key)
+    Short(monkeypatch, slots, "store")
+    assert _turns(board) == 1
+    assert json.loads((board.folder / "slot").read_text())["state"] == "good"
+
+
+def test_the_record_is_what_the_flash_has(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update that could not be noted is fetched again with the next connection."""
+    short = Short(monkeypatch, slots, "store")
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    _turns(board)
+    assert short.left == 0
+    assert board.said["why"] == "MemoryError()"
+    assert board.updates.record == slots.load(str(board.folder))
+    assert not board.resets
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    _turns(board)
+    assert board.resets
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_is_noted_is_started(
+    n: int, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if there is no memory to say so: all later updates would wait for the reset."""
+    right = slots.store
+
+    def store(record: Any, folder: str) -> None:
+        right(record, folder)
+        if record["state"] == "new":
+            Short(
+                monkeypatch, json if n == 1 else board.client, "dumps" if n == 1 else "disconnect"
+            )
+
+    monkeypatch.setattr(slots, "store", store)
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    _turns(board)
+    assert board.resets == 1
+    assert json.loads((board.folder / "slot").read_text())["version"] == "2"
