@@ -400,9 +400,11 @@ class MQTTClient:
         """
         if not self._queue:
             self._ready()
+            c = self._client
             if ms is None:
                 ms = self._timeout * _QUIET
-            c = self._client
+                c.poll()  # a message that waited for memory comes at once
+                self._check()
             left: Any = ms
             end = ticks_add(port.ticks_ms(), ms)
             while not self._queue and c.connected:
