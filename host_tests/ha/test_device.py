@@ -413,9 +413,7 @@ def test_what_cannot_be_a_component(home: Home) -> None:
     device = home.device()
     device.sensor("level")
     for again in (device.sensor, lambda key: device.remove("switch", key)):
-        with pytest.raises(
-            ValueError, match="key must be one that there is not yet, not b'level'"
-        ):
+        with pytest.raises(ValueError, match="key must be a new one, not b'level'"):
             again("level")
     with pytest.raises(ValueError, match="not b'status'"):
         device.sensor("status")

@@ -499,7 +499,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.large.resume()
                                 continue
                             break
-                        if c.leaving is not None and c.leaving.__class__ is bytes:
+                        if c.leaving.__class__ is bytes:
                             break
                         src = q
                         left = c.end - sent
@@ -566,11 +566,15 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
         except raised as error:
             room = True
             n = calling.__class__ is str and isinstance(error, Exception)
-            # Without memory for code or an answer, the next connection tries it again.
+            # Without memory for code or an answer, it is tried again.
             if n or ((not calling or (stream and not opened)) and isinstance(error, MemoryError)):
                 what = error if n else NO_MEMORY  # an exception of the link
                 doing = calling
                 calling = 0
+                if not (n or stream):  # the next step of connecting, within a second
+                    c.error = what
+                    c.due = now | 1023
+                    what = ms = room = False
                 continue
             # Of a handler or a hook; or Ctrl-C, after which nobody knows what was read or written.
             if calling != _HANDLER:

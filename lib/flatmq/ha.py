@@ -274,7 +274,7 @@ class Device:
     def add(self, made: Component) -> Component:
         """Add a component that is made, and return it."""
         if made.topic in [self.status] + [each.topic for each in self.components]:
-            raise ValueError(f"key must be one that there is not yet, not {made.key!r}")
+            raise ValueError(f"key must be a new one, not {made.key!r}")
         if made.platform not in _WITHOUT_NUMBERS and not self._senml:
             self._text = memoryview(bytearray(_LONGEST))
             self._texts = [self._text[:n] for n in range(_LONGEST + 1)]

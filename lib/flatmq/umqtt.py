@@ -403,9 +403,7 @@ class MQTTClient:
             c = self._client
             if ms is None:
                 ms = self._timeout * _QUIET
-                c.poll()  # a message that waited for memory comes at once
-                self._check()
-            left: Any = ms
+            left: Any = 0  # at first: a message that waited for memory comes at once
             end = ticks_add(port.ticks_ms(), ms)
             while not self._queue and c.connected:
                 if self._pings and not c.asked:  # the last one is answered
