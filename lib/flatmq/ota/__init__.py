@@ -106,7 +106,7 @@ class Updates:
         self._pid: int | None = None  # of the status that must be acknowledged
         self._began = port.ticks_ms()
         self._ms = minutes * 60000
-        self._told = 0  # the connection on which the status was published
+        self._said = 0  # the connection on which the status was published
 
     def poll(self) -> None:
         """Do what is due. Nothing takes long, but the check of a signature blocks."""
@@ -120,7 +120,7 @@ class Updates:
                 self._seen[self._whole[0][0]] = 0
         if self._work:
             next(self._work, None)
-        if self.client.connected and self._told != self.client.stats.connects:
+        if self.client.connected and self._said != self.client.stats.connects:
             self._pid = self.tell()
         if self._unproved:
             self._prove()
@@ -129,7 +129,7 @@ class Updates:
         """Publish the status, with another state of the update if one is given."""
         if state is not None:
             self.state, self.why = state, why[:120]
-        self._told = 0  # without memory, `poll` publishes it
+        self._said = 0  # without memory, `poll` publishes it
         from json import dumps
         from sys import version
 
@@ -147,7 +147,7 @@ class Updates:
         }
         pid = self.client.publish(self._status, dumps(status), 1, True)
         if pid is not None:
-            self._told = self.client.stats.connects
+            self._said = self.client.stats.connects
         return pid
 
     def stop(self) -> None:

@@ -277,7 +277,7 @@ class Run:
     def _ended(self, job: _Job) -> None:
         """Handle a query that has ended: start it again, now or later."""
         error = job.query.exception()
-        told = "it was stopped" if error is None else reason(error)
+        why = "it was stopped" if error is None else reason(error)
         now = time.monotonic()
         if error is not None and room.is_full(_everything(error)):
             self._pause(error)
@@ -285,16 +285,16 @@ class Run:
             if job.tried:  # there was room, but not enough
                 job.tried = False
                 self._retry = min(2 * self._retry, _RETRY_MOST)
-        elif _SLOW in told and (job.slow is None or now - job.slow < service.START):
+        elif _SLOW in why and (job.slow is None or now - job.slow < service.START):
             job.slow = job.slow or now
             self.say(f"the query {job.name} did not start within 10 s, and is started again")
             job.begin()
         else:
             job.due = now + job.pause
-            job.error = told
+            job.error = why
             self.say(
                 f"the job {job.name} has failed, and is started again in {job.pause:,.0f} s; the "
-                f"others go on: {told}"
+                f"others go on: {why}"
             )
             job.pause = min(2 * job.pause, _PAUSE_MOST)
 
@@ -335,7 +335,7 @@ class Run:
     def failed(self) -> str:
         """The jobs that have failed since they last worked, and why; empty if there is none."""
         every = {job.name: job.error for job in self._jobs if job.error} | self._beside
-        return "; ".join(f"the job {name} has failed: {told}" for name, told in every.items())
+        return "; ".join(f"the job {name} has failed: {why}" for name, why in every.items())
 
     def up(self) -> bool:
         """Return whether all queries have started, or failed."""
@@ -380,12 +380,12 @@ class Run:
             write()
             self._beside.pop(name, None)
         except (StateError, OSError, DeltaError) as error:
-            told = next(iter(str(error).splitlines()), "")  # a stack trace may follow
+            why = next(iter(str(error).splitlines()), "")  # a stack trace may follow
             if room.is_full(error):
                 self._pause(error)
-            elif self._beside.get(name) != told:
-                self._beside[name] = told
-                self.say(f"the job {name} has failed, and is tried again; others go on: {told}")
+            elif self._beside.get(name) != why:
+                self._beside[name] = why
+                self.say(f"the job {name} has failed, and is tried again; others go on: {why}")
 
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
