@@ -35,7 +35,6 @@ _IN_TESTS = {
     "look": ("pipeline.look", "Show the report in a browser, as on a phone."),
     "home-assistant": ("ha.real", "Show boards in Home Assistant itself."),
     "emulated": ("emulate.real", "Run sketches on an emulated board."),
-    "emulated-hour": ("emulate.hour", "Run the station sketch on an emulated Pico W for an hour."),
     "emulated-updates": (
         "emulate.updates", "Update an emulated Pico W over MQTT, with power cuts.",
     ),
