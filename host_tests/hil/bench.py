@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flatmq_rigs import results
-from flatmq_rigs.bench.clients import CLIENTS
-from flatmq_rigs.bench.peers import PeerError, fetch
+from flatmq_rigs.bench.peers import PeerError, umqtt_simple
 from flatmq_tools import bytecode
 
 from . import command
@@ -91,8 +90,8 @@ class Bench(Suite):
                 source = HERE / "device" / f"{stem}.py"
                 bytecode.compile_module(source, folder / f"{stem}.mpy", source.name)
             try:
-                source = _umqtt(self._build)
-                target = folder / "umqtt" / source.with_suffix(".mpy").name
+                source = umqtt_simple(self._build)
+                target = folder / "umqtt" / "simple.mpy"
                 bytecode.compile_module(source, target, "umqtt/simple.py")
                 clients.append(UMQTT)
             except PeerError as error:
@@ -146,13 +145,6 @@ class Bench(Suite):
             cells = [figure(client, name) for client in (FLATMQ, UMQTT) for figure in (time, left)]
             rows.append((f"{text}, µs", *cells, time(FLOOR, name)))
         return rows
-
-
-def _umqtt(build: Path) -> Path:
-    """The source of umqtt.simple. Raises PeerError when it cannot be fetched."""
-    client = next(client for client in CLIENTS if client.module == "umqtt_simple")
-    folder = fetch(build / "peers", client.module, client.sdists, client.wheels)
-    return folder / "umqtt" / "simple.py"
 
 
 def section(bench: Bench) -> str:

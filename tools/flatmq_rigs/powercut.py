@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -40,22 +39,15 @@ class PowerCutError(RuntimeError):
 
 
 def _seen(script: str, *arguments: object) -> list[str]:
-    command = interpreter.command(HEAP)
-    if command is None:
-        raise PowerCutError(interpreter.MISSING)
-    done = subprocess.run(
-        [*command, str(HERE / script), *map(str, arguments)],
-        env=interpreter.environment(library(), HERE),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines or not lines[-1].startswith("SEEN"):
-        printed = "\n".join([*lines[-3:], *done.stderr.splitlines()[-3:]])
-        raise PowerCutError(f"{script} {arguments}: {printed}")
-    return lines[-1].split()[1:]
+    try:
+        *_, last = interpreter.run(
+            HEAP, HERE / script, *arguments, path=(library(), HERE), timeout=DEADLINE
+        )
+    except interpreter.InterpreterError as error:
+        raise PowerCutError(f"{script} {arguments}: {error}") from error
+    if not last.startswith("SEEN"):
+        raise PowerCutError(f"{script} {arguments}: {last}")
+    return last.split()[1:]
 
 
 def sweep(

@@ -1,10 +1,11 @@
 """The interpreter's work alone: the same operations with flatmq, umqtt.simple and bare calls.
 
-Everything goes over a link in memory. What the peer says is there before the clock starts, and
-what was written is taken away after it has stopped.
+flatmq does them at MQTT 3.1.1, at MQTT 5, and over a WebSocket. Everything goes over a link in
+memory. What the peer says is there before the clock starts, and what was written is taken away
+after it has stopped.
 
-A class below has one method per operation. It is given a clock and returns what passed, for as
-many messages as OPERATIONS says.
+A class below has one method per operation that it can do. It is given a clock and returns what
+passed, for as many messages as OPERATIONS says.
 """
 
 import gc
@@ -21,15 +22,21 @@ _RING = 8192
 _PINGRESP = b"\xd0\0"
 _SOME = 64  # messages of a mix, which are sent over and over
 
-# Operation -> messages per call.
+# Operation -> messages per call. What only MQTT 5 has is beside what stands in for it at 3.1.1.
 OPERATIONS = (
     ("publish", TURNS),
     ("publish_burst", TURNS * BURST),
+    ("publish_topics", TURNS * 2),
+    ("publish_properties", TURNS),
     ("trip", 1),
     ("trip_burst", BURST),
     ("receive", 1),
     ("receive_bytes", 1),
     ("receive_burst", BURST),
+    ("receive_tagged", 1),
+    ("receive_tagged_burst", BURST),
+    ("receive1", 1),
+    ("receive1_tagged", 1),
     ("idle", TURNS),
     ("ping", 1),
     ("mix_one", BURST),
@@ -52,6 +59,7 @@ class Common:
     """The part that the three have in common: the source of their bytes."""
 
     twice = ("ping",)  # operations that start the clock twice
+    only = ()  # the operations that it can do, if not all
     none = b""  # what a packet without properties has in their place: nothing before MQTT 5
     size = packets.SIZE  # of a QoS 0 message
 
@@ -81,6 +89,12 @@ class Common:
             nothing(argument)
         return t - (now() - u)
 
+    def does(self, operation):
+        """Return whether it can do an operation."""
+        if self.only:
+            return operation in self.only
+        return operation.startswith("mix_") or hasattr(self, operation)
+
     def next(self, name):
         self.turn += 1
         bursts = self.mixes[name]
@@ -89,19 +103,24 @@ class Common:
 
 class Flatmq(Common):
     name = "flatmq"
-    twice = ("ping", "trip", "trip_burst")
+    twice = ("ping", "trip", "trip_burst", "receive1", "receive1_tagged")
     version = 4
+    tag = b""  # properties with a subscription identifier
 
     def __init__(self):
         super().__init__()
-        self.stream, self.client, _ = self.online("one", count)
-        self.reading, self.reader, _ = self.online("one", self._bytes)
-        self.idling, self.idler, _ = self.online("one", count, True)
+        self.stream, self.client = self.online("one", count)
+        self.acknowledged, self.client1 = self.online("one", count, qos=1)
+        self.reading, self.reader = self.online("one", self._bytes)
+        self.idling, self.idler = self.online("one", count, True)
         # By the name of the mix.
         self.mixed = {name: self.online(name, count) for name in MIXED}
+        self.tagged = packets.publish(TOPICS[0], PAYLOAD, 0, 0, self.tag)
+        self.one1 = packets.publish(TOPICS[0], PAYLOAD, 1, 7, self.none)
+        self.tagged1 = packets.publish(TOPICS[0], PAYLOAD, 1, 7, self.tag)
 
     def online(self, mix, handler, patient=False, qos=0):
-        """Return a stream, a client that is connected by it, and its subscriptions."""
+        """Return a stream, and a client that is connected by it and subscribed."""
         from flatmq import Client
 
         stream = memory.Stream(_RING, patient)
@@ -112,7 +131,7 @@ class Flatmq(Common):
         for subscription in wanted:
             if subscription.granted != bytes((qos,)):
                 raise RuntimeError("not granted")
-        return stream, client, wanted
+        return stream, client
 
     def _bytes(self, message):
         if message.payload:
@@ -138,6 +157,21 @@ class Flatmq(Common):
         t = now() - t
         self.take(TURNS * BURST * self.size)
         return t
+
+    def publish_topics(self, now):
+        c = self.client
+        t = now()
+        for _ in range(TURNS):
+            c.publish(TOPICS[0], PAYLOAD)
+            c.flush()
+            c.publish(TOPICS[1], PAYLOAD)
+            c.flush()
+        t = now() - t
+        self.take(2 * TURNS * self.size)
+        return t
+
+    def publish_properties(self, now):
+        return self.publish(now)
 
     def take(self, n):
         if len(self.stream.taken()) != n:
@@ -183,6 +217,28 @@ class Flatmq(Common):
     def receive_burst(self, now):
         return self.get(now, self.client, self.stream, self.burst, BURST)
 
+    def receive_tagged(self, now):
+        return self.get(now, self.client, self.stream, self.tagged, 1)
+
+    def receive_tagged_burst(self, now):
+        return self.get(now, self.client, self.stream, self.tagged * BURST, BURST)
+
+    def receive1(self, now):
+        return self.answered(now, self.one1)
+
+    def receive1_tagged(self, now):
+        return self.answered(now, self.tagged1)
+
+    def answered(self, now, packet):
+        c = self.client1
+        t = self.get(now, c, self.acknowledged, packet, 1)
+        u = now()
+        c.flush()
+        u = now() - u
+        if self.acknowledged.taken() != b"\x40\x02\0\7":
+            raise RuntimeError("not acknowledged")
+        return t + u
+
     def get(self, now, c, stream, data, n):
         seen[0] = 0
         stream.feed(data)
@@ -215,8 +271,69 @@ class Flatmq(Common):
         return t + (now() - u)
 
     def mix(self, now, name):
-        stream, client, _ = self.mixed[name]
+        stream, client = self.mixed[name]
         return self.get(now, client, stream, self.next(name), BURST)
+
+
+class Flatmq5(Flatmq):
+    """flatmq at MQTT 5. Its subscription has the identifier 1."""
+
+    name = "mqtt5"
+    version = 5
+    none = b"\0"
+    tag = b"\2\x0b\1"
+    size = Flatmq.size + 1
+
+    def publish_properties(self, now):
+        from flatmq.properties import Properties
+
+        c = self.client
+        p = Properties(content_type=b"text/plain")
+        t = now()
+        for _ in range(TURNS):
+            c.publish(TOPICS[0], PAYLOAD, properties=p)
+            c.flush()
+        t = now() - t
+        self.take(TURNS * (self.size + 13))
+        return t
+
+
+class Masked(Flatmq):
+    """flatmq over a WebSocket that is open from the start. It only publishes."""
+
+    name = "websocket"
+    only = ("publish", "publish_burst")
+
+    def __init__(self):
+        Common.__init__(self)
+        memory.Sockets(None)  # the port to WebAssembly has none, and none is used
+        from flatmq import Client
+        from flatmq.stream_websocket import WebSocket, websocket
+
+        self.stream = stream = memory.Stream(_RING)
+
+        class Open(WebSocket):
+            def connect(self):
+                s = self._link.stream()
+                self._mask = websocket(self._ring).readinto
+                self._read = s.readinto
+                self._write = s.write
+
+            def stream(self):
+                return self
+
+        self.client = client = Client(b"work", link=Open("host", link=memory.Link(stream)))
+        stream.feed(b"\x82\4" + memory.CONNACK)
+        client.start()
+        while not client.connected:
+            client.poll()
+            if client.error:
+                raise client.error
+        stream.taken()
+
+    def take(self, n):
+        if len(self.stream.taken()) < n + 6:  # with the header of a frame at least
+            raise RuntimeError("not written")
 
 
 class Plain(Common):
@@ -405,7 +522,7 @@ def clock():
         return time.ticks_us, 1
 
 
-def measure_round(clients, messages, operations=OPERATIONS):
+def measure_round(clients, messages):
     """Print "@us CLIENT OPERATION MICROSECONDS" for every operation, clients taking turns.
 
     An operation is done for so many messages at least. What the clock takes is subtracted.
@@ -417,9 +534,11 @@ def measure_round(clients, messages, operations=OPERATIONS):
         t = now()
         started += now() - t
     started /= messages
-    for operation, per_call in operations:
+    for operation, per_call in OPERATIONS:
         calls = max(1, messages // per_call)
         for client in clients:
+            if not client.does(operation):
+                continue
             total = 0
             for _ in range(calls):
                 total += once(client, operation, now)
@@ -427,10 +546,12 @@ def measure_round(clients, messages, operations=OPERATIONS):
             print("@us", client.name, operation, total * unit / (calls * per_call))
 
 
-def measure_heap(clients, operations=OPERATIONS):
+def measure_heap(clients):
     """Print "@heap CLIENT OPERATION BYTES": what a message leaves on the heap."""
     for client in clients:
-        for operation, per_call in operations:
+        for operation, per_call in OPERATIONS:
+            if not client.does(operation):
+                continue
             gc.collect()
             # The first time settles what is made once.
             left = min([once(client, operation, gc.mem_alloc) for _ in range(4)][1:])
