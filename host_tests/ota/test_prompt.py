@@ -15,6 +15,7 @@ from rich.console import Console
 
 from flatmq import Client, port
 from flatmq_tools import broker
+from flatmq_tools.desk_client import Desk
 from flatmq_tools.ota import keys, prompt
 from ota.fakes import Message
 
@@ -69,7 +70,7 @@ def _typed(near: broker.Broker, key_file: Path, *lines: str) -> str:
         except StopIteration:
             raise EOFError from None
 
-    assert prompt.main(near, "pico-1", key_file, None, None, read, console) == 0
+    assert prompt.main(Desk(near), "pico-1", key_file, read, console) == 0
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 

@@ -10,6 +10,7 @@ from .password import PASSWORD
 from .typed import Reading
 
 if TYPE_CHECKING:
+    from .desk_client import Desk
     from .ota.package import Slots
     from .trust import Trust
 
@@ -72,6 +73,16 @@ def _tls(
 
 Tls = Annotated["Trust | None", _tls]
 """--tls, --ca, --cert, --key and --pin; None without TLS."""
+
+
+def _desk(broker: Broker, *, user: User = None, trust: Tls) -> "Desk":
+    from . import desk_client
+
+    return desk_client.reached(broker, user, trust)
+
+
+Reached = Annotated["Desk", _desk]
+"""The argument HOST[:PORT], --user and the options of TLS."""
 Seconds = Annotated[float, "Stop after this many seconds."]
 Until = Annotated[
     float | None,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from flatmq import Client, MQTTError
 from flatmq.message import Message, Subscription
 
+from . import broker as brokers
 from .password import PASSWORD
 from .trust import Trust
 
@@ -23,24 +25,36 @@ class DeskError(RuntimeError):
     """The broker does not let the command do its work; the text says why."""
 
 
-def made(
-    host: str, port: int, user: str | None, trust: Trust | None, name: str, **options: Any
-) -> Client:
-    """Return a client of a command that is called `name`, not connected yet.
+@dataclass(frozen=True)
+class Desk:
+    """The way of a command to the boards: a broker, and how to log in there.
 
     The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
     """
-    return Client(
-        f"{name}-{os.getpid()}",
-        host,
-        port,
-        user=user,
-        password=os.environ.get(PASSWORD) if user else None,
-        link=trust.link(host, port) if trust else None,
-        rx_size=LARGEST,
-        quiet=True,
-        **options,
-    )
+
+    broker: brokers.Broker
+    user: str | None = None
+    trust: Trust | None = None
+
+    def client(self, name: str, rx_size: int = LARGEST, **options: Any) -> Client:
+        """Return a client of a command that is called `name`, not connected yet."""
+        host, port = self.broker.host, self.broker.port
+        return Client(
+            f"{name}-{os.getpid()}",
+            host,
+            port,
+            user=self.user,
+            password=os.environ.get(PASSWORD) if self.user else None,
+            link=self.trust.link(host, port) if self.trust else None,
+            rx_size=rx_size,
+            quiet=True,
+            **options,
+        )
+
+
+def reached(address: str, user: str | None, trust: Trust | None) -> Desk:
+    """Return the way by the broker at `host` or `host:port`. Raises BrokerError."""
+    return Desk(brokers.external(address, trust is not None), user, trust)
 
 
 def connect(client: Client, *subscriptions: Subscription) -> None:
@@ -67,6 +81,16 @@ def follow(
         take(message.topic.decode(errors="replace"), message)
 
     connect(client, client.subscribe([f.encode() for f in filters], named, qos=qos))
+
+
+def turns(
+    client: Client, seconds: float | None, stop: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Poll the client until `stop`, or for so many seconds if there are any."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while not stop() and (end is None or time.monotonic() < end):
+        client.poll(TURN_MS)
+        yield
 
 
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:

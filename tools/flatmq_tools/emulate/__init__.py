@@ -31,10 +31,9 @@ from flatmq.message import Message
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
-from .. import board_tls, boards, broker, contents, image, interpreter, settings
+from .. import board_tls, boards, broker, contents, desk_client, image, interpreter, settings
 from ..bridge import readable
 from ..ota import package
-from ..password import PASSWORD
 from ..trust import Trust
 from . import archive, network, qemu_program
 from .bridged import Bridge
@@ -48,7 +47,6 @@ SILENCE = 120.0  # seconds without a word from the emulator until it is given up
 _HOLD = b'__import__("time").sleep_ms(150)'  # until there is USB, which keeps what is printed
 _LAST = 1.0  # seconds that a message may be behind the program's end, and for the emulator's end
 _STEP = 50  # ms of a turn
-_CONNECT_MS = 15_000
 _RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
 _REPL = 'Type "help()" for more information.'  # MicroPython: after a program has ended
 _ENDS = {"watchdog": "its watchdog ran out", "crash": "MicroPython crashed"}  # resets that are
@@ -314,7 +312,7 @@ def main(
         run = Run(wanted)
         client = None
         if own or wanted:
-            client = _client(near, user, trust)
+            client = desk_client.Desk(near, user, trust).client("emulate", _RX_SIZE)
             topics = b"#" if own or not wanted else wanted[0]
             _follow(client, topics, run, console if own else None)
             stack.callback(_leave, client)
@@ -377,40 +375,17 @@ def _wanted(until: str | None) -> tuple[bytes, bytes | None] | None:
     return topic, payload if sign else None
 
 
-def _client(near: broker.Broker, user: str | None, trust: Trust | None) -> Client:
-    return Client(
-        f"emulate-{os.getpid()}",
-        near.host,
-        near.port,
-        user=user,
-        password=os.environ.get(PASSWORD) if user else None,
-        link=trust.link(near.host, near.port) if trust else None,
-        rx_size=_RX_SIZE,
-        quiet=True,
-    )
-
-
 def _follow(client: Client, topics: bytes, run: Run, console: Console | None) -> None:
-    """Subscribe; show what arrives, where there is a console. Raises EmulateError."""
+    """Subscribe; show what arrives, where there is a console. Raises DeskError."""
 
-    def take(message: Message) -> None:
-        topic, payload = message.topic, message.payload
+    def take(topic: str, message: Message) -> None:
+        payload = message.payload
         if console:
-            text = f"{topic.decode(errors='replace')}  {payload.decode(errors='replace')}"
-            _show(console, run, "broker", text)
+            _show(console, run, "broker", f"{topic}  {payload.decode(errors='replace')}")
         if not message.retain:
-            run.hear(topic, payload)
+            run.hear(message.topic, payload)
 
-    subscription = client.subscribe(topics, take, qos=1)
-    try:
-        client.connect(_CONNECT_MS)
-    except MQTTError as error:
-        raise EmulateError(f"cannot connect to the broker: {error}") from error
-    end = time.monotonic() + _CONNECT_MS / 1000
-    while subscription.granted is None and time.monotonic() < end:
-        client.poll(_STEP)
-    if subscription.granted not in (b"\0", b"\1"):
-        raise EmulateError(f"the broker refuses the subscription to {topics.decode()}")
+    desk_client.follow(client, [topics.decode()], take)
 
 
 def _leave(client: Client) -> None:

@@ -64,14 +64,12 @@ def pack(
 
 @command(ota)
 def push(
-    broker: common.Broker,
+    desk: common.Reached,
     target: str,
     image: Annotated[Path, common.FILE],
     *,
     signing_key: _SigningKey,
     seconds: common.Until = None,
-    user: common.User = None,
-    trust: common.Tls,
 ) -> int:
     """Send the package IMAGE to TARGET, a board or group/NAME.
 
@@ -79,49 +77,34 @@ def push(
     how that went; for a group, until Ctrl-C. Exits with status 1 if it does not run the new
     version.
     """
-    from .. import broker as brokers
     from . import push as pushing
 
-    where = brokers.external(broker, trust is not None)
-    return pushing.main(where, target, image, signing_key, user, trust, seconds)
+    return pushing.main(desk, target, image, signing_key, seconds)
 
 
 @command(ota)
-def status(broker: common.Broker, *, user: common.User = None, trust: common.Tls) -> int:
+def status(desk: common.Reached) -> int:
     """Show the version of each board, and how its update goes."""
-    from .. import broker as brokers
     from . import status as states
 
-    return states.main(brokers.external(broker, trust is not None), user, trust)
+    return states.main(desk)
 
 
 @command(ota)
-def cancel(
-    broker: common.Broker, target: str, *, user: common.User = None, trust: common.Tls
-) -> int:
+def cancel(desk: common.Reached, target: str) -> int:
     """Offer no update to TARGET any more. A board that fetches one stops."""
-    from .. import broker as brokers
     from . import status as states
 
-    return states.cancel(brokers.external(broker, trust is not None), target, user, trust)
+    return states.cancel(desk, target)
 
 
 @command(ota)
-def prompt(
-    broker: common.Broker,
-    board: str,
-    *,
-    signing_key: _SigningKey,
-    user: common.User = None,
-    trust: common.Tls,
-) -> int:
+def prompt(desk: common.Reached, board: str, *, signing_key: _SigningKey) -> int:
     """Type into the prompt of BOARD, which needs device.parts = prompt.
 
     Each line is signed, and runs in the program of the board, between its other work. A session
     ends after ten minutes.
     """
-    from .. import broker as brokers
     from . import prompt as prompting
 
-    where = brokers.external(broker, trust is not None)
-    return prompting.main(where, board, signing_key, user, trust)
+    return prompting.main(desk, board, signing_key)

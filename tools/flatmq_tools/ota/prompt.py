@@ -13,9 +13,7 @@ from rich.console import Console
 
 from flatmq.message import Message
 
-from .. import broker as brokers
-from ..desk_client import connect, made, printable
-from ..trust import Trust
+from ..desk_client import Desk, connect, printable
 from . import boards, keys
 
 SECONDS = 600
@@ -75,11 +73,9 @@ class Session:
 
 
 def main(
-    where: brokers.Broker,
+    desk: Desk,
     board: str,
     key: Path,
-    user: str | None,
-    trust: Trust | None,
     read: Callable[[str], str] = input,
     console: Console | None = None,
 ) -> int:
@@ -88,7 +84,7 @@ def main(
     Returns 0. Raises KeyFileError, DeskError, PromptError and TrustError.
     """
     console = console or Console()
-    client = made(where.host, where.port, user, trust, "ota")
+    client = desk.client("ota")
     session = Session(client, boards.base(board), keys.private(key))
     connect(client, session.subscription)
     session.begin()
