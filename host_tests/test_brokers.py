@@ -8,6 +8,8 @@ run with `pytest --whole`.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -243,3 +245,15 @@ def test_a_broker_that_runs_already(shared_brokers: SharedBrokers) -> None:
             brokers.external(wrong)
     with pytest.raises(brokers.BrokerError, match="no broker answers"):
         brokers.external(f"127.0.0.1:{ports.free_port()}")
+
+
+def test_the_status_of_a_broker_that_ends_by_itself() -> None:
+    """It is known once the process has ended, until a restart."""
+    with brokers.mosquitto() as running:
+        assert running.status is None
+        assert running.pid is not None
+        os.kill(running.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        assert running.status == -signal.SIGKILL
+        running.restart()
+        assert running.status is None

@@ -132,7 +132,6 @@ class Stage:
         self._fake: FakeBroker | None = None
         self._version = version(kind)
         self._collector: Onlooker | None = None
-        self._listening: Listening | None = None
         self._clear = LINKS[kind] == "tcp"
         self.ca = ""
         self.broker: Broker
@@ -147,7 +146,6 @@ class Stage:
                     persistence=True,
                     extra=MOSQUITTO + ROOM,
                 )
-            self._listening = shared
             self.broker, port, self.ca = shared.broker, shared.port, shared.ca
             # Away until the end, so that nothing that happens to the broker disturbs it.
             self._collector = Onlooker(self.broker, f"{token}-collector", clean=False)
@@ -318,8 +316,6 @@ class Stage:
 
     def do_restart(self) -> None:
         self.broker.restart()
-        if self._listening:
-            self._listening.wait()
 
     def do_forget(self, client_id: str) -> None:
         """The session of a client."""

@@ -92,7 +92,7 @@ def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
 def test_a_romfs_that_does_not_fit() -> None:
     board = boards.load("pico_2_w")
     board = replace(board, flash=replace(board.flash, romfs=0x160000, romfs_size=0x1000))
-    with pytest.raises(romfs.RomfsError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
+    with pytest.raises(image.ImageError, match=r"\d\d,\d{3} bytes do not fit .* = 4,096"):
         image.make(board, modules(), with_romfs=True)
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, NoReturn
 import click
 
 from flatmq_tools import common_options as common
+from flatmq_tools.durations import duration
 from flatmq_tools.typed import command
 
 from . import rig_options as rig
@@ -169,9 +170,7 @@ def live(
     rate: Annotated[
         int, click.IntRange(1, 1_000_000), "Messages a second of the steady load."
     ] = 20_000,
-    steady: Annotated[
-        float, click.FloatRange(1, 86_400), "Duration of the steady load, in seconds."
-    ] = 180.0,
+    steady: Annotated[float, duration(1, 86_400), "Duration of the steady load."] = 180.0,
     results: rig.Results = None,
 ) -> int:
     """Load the pipeline like a busy fleet.

@@ -10,7 +10,7 @@ import flatmq
 
 from . import common_options as common
 from . import extras
-from .durations import DURATION, SPAN
+from .durations import DURATION, SPAN, duration
 from .ota.cli import ota
 from .pipeline.cli import pipeline
 from .typed import command
@@ -130,7 +130,7 @@ def fleet(
     rate: Annotated[
         float, click.FloatRange(0, 1000, min_open=True), "Readings per board per second."
     ] = 1.0,
-    seconds: Annotated[common.Seconds, click.FloatRange(0, 604_800, min_open=True)] = 30.0,
+    seconds: Annotated[common.Seconds, duration(0.001, 604_800)] = 30.0,
     seed: common.NewSeed = None,
     truth: Annotated[
         Path | None,

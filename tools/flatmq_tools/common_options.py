@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from .durations import DURATION
 from .password import PASSWORD
 from .typed import Reading
 
@@ -83,11 +84,9 @@ def _desk(broker: Broker, *, user: User = None, trust: Tls) -> "Desk":
 
 Reached = Annotated["Desk", _desk]
 """The argument HOST[:PORT], --user and the options of TLS."""
-Seconds = Annotated[float, "Stop after this many seconds."]
+Seconds = Annotated[float, "Stop after this time, such as 90s."]
 Until = Annotated[
-    float | None,
-    click.FloatRange(0),
-    "Stop after this many seconds.  [default: run until Ctrl-C]",
+    float | None, DURATION, "Stop after this time, such as 90s.  [default: run until Ctrl-C]"
 ]
 Seed = Annotated[int, "Random seed; the same seed repeats the run."]
 NewSeed = Annotated[

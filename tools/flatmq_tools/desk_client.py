@@ -88,9 +88,11 @@ def turns(
 ) -> Iterator[None]:
     """Poll the client until `stop`, or for so many seconds if there are any."""
     end = None if seconds is None else time.monotonic() + seconds
-    while not stop() and (end is None or time.monotonic() < end):
+    while True:
         client.poll(TURN_MS)
         yield
+        if stop() or (end is not None and time.monotonic() >= end):
+            return
 
 
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:

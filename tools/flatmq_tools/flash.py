@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 
 from . import boards, connected
 from .boards import Board
-from .image import esp, firmware, uf2
+from .image import firmware, uf2
 from .remote import Remote, RemoteError
 
 INFO = "INFO_UF2.TXT"  # what a boot drive has on it
@@ -206,5 +206,5 @@ def esptool_command(board: Board, file: Path, offset: int, port: str) -> list[st
     """Return the command that flashes the file; esptool shows its own progress."""
     return [
         sys.executable, "-m", "esptool", "--chip", board.flashing.chip, "--port", port,
-        "--baud", "460800", esp.spelled("write-flash"), hex(offset), str(file),
+        "--baud", "460800", "write-flash", hex(offset), str(file),
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 
@@ -14,12 +15,17 @@ from .desk_client import Desk, follow, printable, turns
 _MOST_DIGITS = 10  # of the number of a request
 
 
-def main(desk: Desk, seconds: float | None) -> int:
-    """Answer until Ctrl-C, or for so many seconds; return 0.
+def main(
+    desk: Desk,
+    seconds: float | None,
+    console: Console | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Answer until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
     A board's name is printed with its first request. Raises DeskError and TrustError.
     """
-    console = Console()
+    console = console or Console()
     client = desk.client("time")
     boards: set[str] = set()
 
@@ -36,7 +42,7 @@ def main(desk: Desk, seconds: float | None) -> int:
 
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, ["dev/+/time/get"], answer, qos=0)
-        for _ in turns(client, seconds):
+        for _ in turns(client, seconds, stop):
             pass
     client.disconnect()
     return 0

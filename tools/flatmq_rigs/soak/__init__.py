@@ -197,7 +197,7 @@ def main(
 
     messages: in each direction. seed: of the faults; None takes another each time. link: one of
     `links.LINKS`. heap: of MicroPython, in KB; None takes what the link needs. mean: bytes between
-    two faults. Raises SoakError, PeerError, LinkError, BrokerError or InterpreterError when it
+    two faults. Raises SoakError, PeerError, BrokerError or InterpreterError when it
     cannot run.
     """
     console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))

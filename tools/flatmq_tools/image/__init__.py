@@ -13,7 +13,7 @@ from rich.console import Console
 
 from .. import board_tls, boards, contents, settings
 from ..ota import package
-from . import esp, filesystem, firmware, romfs, uf2
+from . import filesystem, firmware, romfs, uf2
 
 BUILD = Path("build")
 # What stays in the filesystem where the modules have a ROMFS of their own: what is changed on the
@@ -72,7 +72,7 @@ def make(
         rom = romfs.build({k: v for k, v in files.items() if k not in CHANGEABLE})
         files = {k: v for k, v in files.items() if k in CHANGEABLE}
         if flash.romfs_size and len(rom) > flash.romfs_size:
-            raise romfs.RomfsError(
+            raise ImageError(
                 f"{len(rom):,} bytes do not fit into the ROMFS partition of {board.name}, "
                 f"flash.romfs_size = {flash.romfs_size:,}"
             )
@@ -116,7 +116,9 @@ def make(
         if rom and flash.romfs_size:
             parts[flash.romfs] = rom
             rom = b""
-        image = esp.merged(board, parts)
+        image = b""
+        for start, part in sorted(parts.items()):  # with 0xFF between them, as erased
+            image = image.ljust(start - offset, b"\xff") + part
     else:
         offset = flash.filesystem
         image = stored
