@@ -134,7 +134,7 @@ def fleet(
     seed: common.NewSeed = None,
     truth: Annotated[
         Path | None,
-        click.Path(dir_okay=False, writable=True, path_type=Path),
+        common.OUTPUT,
         "File to record what each board really did, one line of JSON per boot.",
     ] = None,
     prefix: Annotated[str, "Prefix of the boards' names."] = "sim",
@@ -151,7 +151,7 @@ def fleet(
     if seed is None:
         seed = secrets.randbelow(1_000_000)
     settings = fleets.Settings(devices, rate, seconds, seed, prefix, troubles, desk.user)
-    settings.tls = desk.trust.context() if desk.trust else None
+    settings.trust = desk.trust
     return fleets.main(desk.broker.host, desk.broker.port, settings, truth)
 
 
@@ -226,7 +226,7 @@ _Port = Annotated[
 @command(main)
 def flash(
     board: str,
-    file: Annotated[Path, common.OUTPUT],
+    file: Annotated[Path, common.FILE],
     *,
     port: _Port = None,
     drive: Annotated[

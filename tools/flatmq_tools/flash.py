@@ -43,10 +43,7 @@ def main(
     """
     console = console or Console()
     board = boards.load(name)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise FlashError(f"{file}: {error.strerror}") from error
+    data = file.read_bytes()
     _check_name(board, file)
     if board.flashing.method == "uf2":
         check_uf2(board, file, data)

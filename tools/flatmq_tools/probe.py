@@ -21,7 +21,7 @@ from rich.console import Console
 
 from flatmq.stream_tls_pin import digest_of
 
-from . import certificates
+from . import certificates, folders
 from .address import TLS_PORT, address
 from .board_rules import Problem, names_of, problems
 
@@ -333,10 +333,7 @@ def _save(verdict: Verdict, file: Path) -> str:
     if verdict.authority is None:
         raise ProbeError(f"--save {file}: {_unknown()}")
     der = file.suffix.lower() in (".der", ".cer")
-    try:
-        file.write_bytes(verdict.authority.public_bytes(Encoding.DER if der else Encoding.PEM))
-    except OSError as error:
-        raise ProbeError(f"--save {file}: cannot be written: {error.strerror}") from error
+    folders.write(file, verdict.authority.public_bytes(Encoding.DER if der else Encoding.PEM))
     return f"{certificates.common_name(verdict.authority.subject)} is saved in {file}."
 
 

@@ -6,11 +6,11 @@ import gc
 import itertools
 import random
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..trust import Trust
 from .board import PATIENCE, Board
 from .limits import raise_open_files
 from .loop import Loop
@@ -40,7 +40,7 @@ class Settings:
     troubles: Troubles = CALM
     user: str | None = None
     password: str | None = None
-    tls: ssl.SSLContext | None = None
+    trust: Trust | None = None
     """How the broker is verified; None for no TLS."""
     grace: float = GRACE
 
@@ -80,7 +80,7 @@ class Fleet:
         except OSError as error:
             raise FleetError(f"{host}: no such host ({error})") from error
         address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        self._loop = Loop(address, settings.tls, host)
+        self._loop = Loop(address, host, port, settings.trust)
         self._loop.on_change = self._changed
         self._connecting: set[Board] = set()
         self._closed: set[Board] = set()  # boards whose handshake was closed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from .. import board_tls, boards, contents, settings
+from .. import board_tls, boards, contents, folders, settings
 from ..ota import package
 from . import filesystem, firmware, romfs, uf2
 
@@ -48,10 +47,7 @@ def fitted(board: boards.Board, firmware_file: Path | None) -> boards.Board:
     """Return the board with the filesystem where that firmware has it."""
     if firmware_file is None or board.flashing.method == "uf2":
         return board
-    try:
-        return firmware.fitted(firmware_file.read_bytes(), board)
-    except OSError as error:
-        raise ImageError(f"{firmware_file}: {error.strerror}") from error
+    return firmware.fitted(firmware_file.read_bytes(), board)
 
 
 def make(
@@ -82,15 +78,13 @@ def make(
     version = ""
     blocks: list[uf2.Block] = []
     if firmware_file is not None:
+        data = firmware_file.read_bytes()
         try:
-            data = firmware_file.read_bytes()
             if board.flashing.method == "uf2":
                 blocks = uf2.read(data)
                 version = firmware.check_uf2(blocks, board)
             else:
                 version = firmware.check_bin(data, board)
-        except OSError as error:
-            raise ImageError(f"{firmware_file}: {error.strerror}") from error
         except (uf2.Uf2Error, firmware.FirmwareError) as error:
             raise ImageError(f"{firmware_file}: {error}") from error
     if filesystem_only:
@@ -172,11 +166,11 @@ def main(
     alone = filesystem_only or firmware_file is None
     if out is None:
         out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
-    write(out, made.image)
+    folders.write(out, made.image)
     lines = _told(board, made, folder, out, alone)
     if made.romfs:
         rom = out.with_name(f"{name}.romfs")
-        write(rom, made.romfs)
+        folders.write(rom, made.romfs)
         lines += [
             f"{rom}: {len(made.romfs):,} bytes: the modules, for a firmware with a ROMFS partition"
             f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
@@ -205,22 +199,6 @@ def _bytes(size: str) -> int:
     if found is None:
         raise ImageError(f"--flash-size {size}: must be a number of MB, as in 16MB")
     return int(found[1]) * {"K": 1 << 10, "M": 1 << 20}[found[2].upper()]
-
-
-def write(file: Path, data: bytes) -> None:
-    """Write a whole file, or raise ImageError and leave it as it was.
-
-    Half an image could be flashed.
-    """
-    part = file.with_name(file.name + ".part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise ImageError(f"{file}: {error.strerror}") from error
 
 
 def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool) -> list[str]:

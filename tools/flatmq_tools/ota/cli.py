@@ -48,7 +48,7 @@ def pack(
     BOARD is as for `flatmq image`. With --firmware, this packs firmware, for an ESP32 with two OTA
     partitions. A package is newer than all that were made before it.
     """
-    from ..image import write
+    from .. import folders
     from . import package
 
     if firmware is None:
@@ -57,7 +57,7 @@ def pack(
         made = package.make_firmware(board, firmware, version)
     else:
         raise package.PackageError("--firmware and --sketch: a package has one of them")
-    write(out, made.written())
+    folders.write(out, made.written())
     click.echo(f"{out}: version {version} for {board}, {len(made.archive):,} bytes")
     return 0
 

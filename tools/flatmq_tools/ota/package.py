@@ -70,10 +70,7 @@ class Package:
 
 def read(file: Path) -> Package:
     """Return the package in a file. Raises PackageError."""
-    try:
-        head, _, archive = file.read_bytes().partition(b"\n")
-    except OSError as error:
-        raise PackageError(f"{file}: {error.strerror}") from error
+    head, _, archive = file.read_bytes().partition(b"\n")
     try:
         said = json.loads(head)
         if said.pop("flatmq") != 1:
@@ -109,8 +106,6 @@ def make_firmware(name: str, file: Path, version: str) -> Package:
         )
     try:
         application = firmware.application(file.read_bytes(), board)
-    except OSError as error:
-        raise PackageError(f"{file}: {error.strerror}") from error
     except firmware.FirmwareError as error:
         raise PackageError(f"{file}: {error}") from error
     return Package(name, version, int(time.time()), "firmware", application)
