@@ -47,7 +47,7 @@ OPERATIONS = {
     "mix_random": "… in random order",
 }
 _DEVICE = Path(__file__).parent / "device"
-_MODULES = ("memory", "mixes", "packets", "work")
+_MODULES = ("memory", "packets", "work")
 _HEAP_KB = 8192
 _ROUND = "work.measure_round(clients, 256)"  # messages of each operation, at least
 

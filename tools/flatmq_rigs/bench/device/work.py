@@ -11,7 +11,6 @@ passed, for as many messages as OPERATIONS says.
 import gc
 
 import memory
-import mixes
 
 import packets
 from packets import PAYLOAD, TOPICS, seen
@@ -44,7 +43,19 @@ OPERATIONS = (
     ("mix_eight", BURST),
     ("mix_random", BURST),
 )
-MIXED = ("one", "plus", "eight", "random")
+_EIGHT = tuple(
+    [b"sensors/pico-%d/temp%d" % (board, sensor) for board in (1, 2, 3, 4) for sensor in (1, 2)]
+)
+_TWO = _EIGHT[:2]  # those of packets.py
+_FOUR = tuple([b"sensors/pico-%d/+" % board for board in (1, 2, 3, 4)])
+_SHUFFLED = "1715017153331601023730270435253574107317457227160557641144074511"
+# What is subscribed to, and the topics that messages go to, over and over.
+_MIXES = {
+    "one": (_TWO[:1], _TWO[:1]),
+    "plus": (_FOUR[:1], _TWO),
+    "eight": (_FOUR, _EIGHT),
+    "random": (_FOUR, tuple([_EIGHT[int(i)] for i in _SHUFFLED])),
+}
 
 
 def count(message):
@@ -68,8 +79,8 @@ class Common:
         self.burst = self.one * BURST
         self.into = bytearray(self.size)
         self.mixes = {}
-        for name in MIXED:
-            order = mixes.TOPICS[name][1]
+        for name in _MIXES:
+            order = _MIXES[name][1]
             flood = b""
             for i in range(_SOME):
                 flood += packets.publish(order[i % len(order)], PAYLOAD, 0, 0, self.none)
@@ -114,7 +125,7 @@ class Flatmq(Common):
         self.reading, self.reader = self.online("one", self._bytes)
         self.idling, self.idler = self.online("one", count, True)
         # By the name of the mix.
-        self.mixed = {name: self.online(name, count) for name in MIXED}
+        self.mixed = {name: self.online(name, count) for name in _MIXES}
         self.tagged = packets.publish(TOPICS[0], PAYLOAD, 0, 0, self.tag)
         self.one1 = packets.publish(TOPICS[0], PAYLOAD, 1, 7, self.none)
         self.tagged1 = packets.publish(TOPICS[0], PAYLOAD, 1, 7, self.tag)
@@ -125,7 +136,7 @@ class Flatmq(Common):
 
         stream = memory.Stream(_RING, patient)
         client = Client(b"work", link=memory.Link(stream), version=self.version)
-        wanted = [client.subscribe(topic, handler, qos) for topic in mixes.TOPICS[mix][0]]
+        wanted = [client.subscribe(topic, handler, qos) for topic in _MIXES[mix][0]]
         memory.connect(client, stream)
         memory.grant(client, stream)
         for subscription in wanted:
