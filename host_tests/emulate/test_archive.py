@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from emulate.files import BOOT, ESP32, unpack
-from flatmq_tools import boards, image, interpreter
+from flatmq_tools import boards, interpreter
 from flatmq_tools.emulate import archive, qemu
+from flatmq_tools.errors import ToolError
 
 FILES = {
     "/main.py": b"import one, two.three\n",
@@ -58,5 +59,5 @@ def test_modules_are_found_in_the_flash(tmp_path: Path) -> None:
 
 def test_modules_that_have_no_room() -> None:
     large = {**FILES, "/large.py": b"#" * 0x1B0000}
-    with pytest.raises(image.ImageError, match=r"esp32.bin: .* no room for .* bytes of modules"):
+    with pytest.raises(ToolError, match=r"esp32.bin: .* no room for .* bytes of modules"):
         archive.make(boards.load("esp32"), large, Path("esp32.bin"))

@@ -23,9 +23,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from flatmq_rigs.emulated import board_of
 from flatmq_tools import broker, emulate
-from flatmq_tools.address import AddressError, address
+from flatmq_tools.address import address
 from flatmq_tools.emulate import archive, network, qemu_program
 from flatmq_tools.emulate.order import Order
+from flatmq_tools.errors import ToolError
 from flatmq_tools.typed import is_ours
 
 from .desk import DeskError
@@ -43,7 +44,7 @@ def _address(name: str, text: str) -> tuple[str, int]:
     try:
         host, port = address(text)
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
-    except (AddressError, OSError) as error:
+    except (ToolError, OSError) as error:
         raise UsageError(f"{name}={text}: {error}") from error
     return str(found[0][4][0]), port
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from flatmq import Client, port
 from flatmq_tools import broker
 from flatmq_tools.desk_client import Desk
+from flatmq_tools.errors import ToolError
 from flatmq_tools.ota import keys, prompt
 from ota.fakes import Message
 
@@ -110,7 +111,7 @@ def test_too_small_for_what_is_to_be_said() -> None:
 def test_without_the_key(board: Board, near: broker.Broker, other_key_file: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prompt, "_ANSWER_S", 0.5)
-        with pytest.raises(prompt.PromptError, match="does not answer"):
+        with pytest.raises(ToolError, match="does not answer"):
             _typed(near, other_key_file, "led[0] = 9")
     assert board.names["led"] == [0]
 

@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from flatmq_tools import interpreter
 from flatmq_tools.bytecode import library
+from flatmq_tools.errors import ToolError
 
 from .results import number, table, write
 
@@ -34,19 +35,15 @@ BLOCK = 4  # KB
 MINUTES = 60 * 24 * 365  # of a year
 
 
-class PowerCutError(RuntimeError):
-    """A promise was broken; the text is what the run printed."""
-
-
 def _seen(script: str, *arguments: object) -> list[str]:
     try:
         *_, last = interpreter.run(
             HEAP, HERE / script, *arguments, path=(library(), HERE), timeout=DEADLINE
         )
     except interpreter.InterpreterError as error:
-        raise PowerCutError(f"{script} {arguments}: {error}") from error
+        raise ToolError(f"{script} {arguments}: {error}") from error
     if not last.startswith("SEEN"):
-        raise PowerCutError(f"{script} {arguments}: {last}")
+        raise ToolError(f"{script} {arguments}: {last}")
     return last.split()[1:]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from . import folders
+from .errors import ToolError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,10 +24,6 @@ CHIPS = {"rp2": ("rp2040", "rp2350"), "esp32": ("esp32", "esp32s3", "esp32c3")}
 METHODS = {"rp2": "uf2", "esp32": "esptool"}
 NETWORKS = ("wifi", "serial")
 ADDRESSES = 1 << 32
-
-
-class BoardError(ValueError):
-    """There is no such board, or its file is wrong: the text has file, key, value and limit."""
 
 
 @dataclass(frozen=True)
@@ -109,17 +106,17 @@ class Board:
     def with_flash(self, size: int) -> Board:
         """The same board with that many bytes of flash.
 
-        Raises BoardError if the filesystem does not follow the size, or has no room.
+        Raises ToolError if the filesystem does not follow the size, or has no room.
         """
         if not self.flash.grows:
-            raise BoardError(
+            raise ToolError(
                 f"{self.name}: its firmware has one place for the filesystem, "
                 f"{self.flash.filesystem:#x} to {self.flash.filesystem_end:#x}, whatever the flash"
             )
         return self._with(size, self.flash.filesystem)
 
     def with_filesystem(self, start: int) -> Board:
-        """The same board with a filesystem that begins there. Raises BoardError."""
+        """The same board with a filesystem that begins there. Raises ToolError."""
         return self._with(self.flash.size, start)
 
     def _with(self, size: int, start: int) -> Board:
@@ -139,16 +136,16 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(name: str, folder: Path = FOLDER) -> Board:
-    """The board of that name. Raises BoardError."""
+    """The board of that name. Raises ToolError."""
     known = names(folder)
     if name not in known:
-        raise BoardError(f"{name}: no such board; there are {', '.join(known)}")
+        raise ToolError(f"{name}: no such board; there are {', '.join(known)}")
     file = folder / f"{name}.toml"
     try:
         with file.open("rb") as stream:
             table = tomllib.load(stream)
     except tomllib.TOMLDecodeError as error:
-        raise BoardError(f"{file}: not TOML: {error}") from error
+        raise ToolError(f"{file}: not TOML: {error}") from error
     board: Board = _build(Board, table, file, "", {"name": name, "file": file})
     _check(board)
     return board
@@ -161,11 +158,11 @@ def _build(kind: type, table: dict[str, Any], file: Path, prefix: str, given: di
     for key, value in table.items():
         if key not in types or key in given:
             known = ", ".join(sorted(set(types) - set(given)))
-            raise BoardError(f"{file}: {prefix}{key}: no such key; there are {known}")
+            raise ToolError(f"{file}: {prefix}{key}: no such key; there are {known}")
         wanted = types[key]
         if is_dataclass(wanted):
             if not isinstance(value, dict):
-                raise BoardError(f"{file}: {prefix}{key} = {value!r}: it is a table, [{key}]")
+                raise ToolError(f"{file}: {prefix}{key} = {value!r}: it is a table, [{key}]")
             values[key] = _build(TABLES[key], value, file, f"{key}.", {})
             continue
         base = getattr(wanted, "__origin__", wanted)
@@ -175,22 +172,22 @@ def _build(kind: type, table: dict[str, Any], file: Path, prefix: str, given: di
         if type(value) is not base or (
             base is tuple and not all(isinstance(item, str) for item in value)
         ):
-            raise BoardError(f"{file}: {prefix}{key} = {value!r}: must be {KINDS[base]}")
+            raise ToolError(f"{file}: {prefix}{key} = {value!r}: must be {KINDS[base]}")
         values[key] = value
     for field in fields(kind):
         if field.name not in values and field.default is MISSING:
-            raise BoardError(f"{file}: {prefix}{field.name}: is missing")
+            raise ToolError(f"{file}: {prefix}{field.name}: is missing")
     return kind(**values)
 
 
 def _check(board: Board) -> None:
-    """Check all values; raise BoardError for the first one that breaks a rule."""
+    """Check all values; raise ToolError for the first one that breaks a rule."""
     flash = board.flash
 
     def limit(key: str, value: Any, good: bool, text: str) -> None:
         if not good:
             shown = value if isinstance(value, str) else f"{value:#x}"
-            raise BoardError(f"{board.file}: {key} = {shown}: {text}")
+            raise ToolError(f"{board.file}: {key} = {shown}: {text}")
 
     def one_of(key: str, value: str, known: tuple[str, ...]) -> None:
         limit(key, value, value in known, f"must be one of {', '.join(known)}")

@@ -72,7 +72,7 @@ def main(desk: Desk, board: str | None, trace: bool, clear: bool) -> int:
     """Show the crashes of all boards, or of one; return 0.
 
     `trace`: with whole tracebacks. `clear`: remove that of `board` from the broker. Raises
-    DeskError and TrustError.
+    ToolError and TrustError.
     """
     console = Console()
     client = desk.client("crashes")

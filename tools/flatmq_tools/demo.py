@@ -309,7 +309,7 @@ def main(readings: int | None = None, console: Console | None = None) -> int:
 
     `readings` replaces the number in the sketch. $BROKER (host:port) names a broker that runs
     already. Its other clients are left alone: the sketch's device gets a random name, and the
-    demo receives only the topics that have this name as their second level. Raises DeskError or
+    demo receives only the topics that have this name as their second level. Raises ToolError or
     BrokerError when it cannot run.
     """
     console = console or Console()

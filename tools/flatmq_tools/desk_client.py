@@ -12,6 +12,7 @@ from flatmq import Client, MQTTError
 from flatmq.message import Message, Subscription
 
 from . import broker as brokers
+from .errors import ToolError
 from .password import PASSWORD
 from .trust import Trust
 
@@ -19,10 +20,6 @@ TURN_MS = 200
 LARGEST = 16_384  # bytes of a message: others are skipped
 PATIENCE_MS = 10_000  # for the broker, and for each of its answers
 _QUIET_S = 1.0  # after the answer to a ping: then everything that is retained has come
-
-
-class DeskError(RuntimeError):
-    """The broker does not let the command do its work; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -58,24 +55,24 @@ def reached(address: str, user: str | None, trust: Trust | None) -> Desk:
 
 
 def connect(client: Client, *subscriptions: Subscription) -> None:
-    """Connect, and wait until the broker has granted the subscriptions. Raises DeskError."""
+    """Connect, and wait until the broker has granted the subscriptions. Raises ToolError."""
     try:
         client.connect(PATIENCE_MS)
     except MQTTError as error:
-        raise DeskError(f"cannot connect to the broker: {error}") from error
+        raise ToolError(f"cannot connect to the broker: {error}") from error
     end = time.monotonic() + PATIENCE_MS / 1000
     while any(each.granted is None for each in subscriptions) and time.monotonic() < end:
         client.poll(TURN_MS)
     for each in subscriptions:
         if each.granted is None or 0x80 in each.granted:
             topics = b", ".join(each.filters).decode()
-            raise DeskError(f"the broker refuses the subscription to {topics}")
+            raise ToolError(f"the broker refuses the subscription to {topics}")
 
 
 def follow(
     client: Client, filters: list[str], take: Callable[[str, Message], object], qos: int = 1
 ) -> None:
-    """Connect and subscribe; `take` is called with each topic and message. Raises DeskError."""
+    """Connect and subscribe; `take` is called with each topic and message. Raises ToolError."""
 
     def named(message: Message) -> None:
         take(message.topic.decode(errors="replace"), message)
@@ -96,7 +93,7 @@ def turns(
 
 
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:
-    """Connect, and return what the broker retains, by topic. Raises DeskError."""
+    """Connect, and return what the broker retains, by topic. Raises ToolError."""
     found: dict[str, bytes] = {}
     last = time.monotonic()
 
@@ -112,15 +109,15 @@ def retained(client: Client, topic_filter: str) -> dict[str, bytes]:
     while client.asked or time.monotonic() < last + _QUIET_S:
         client.poll(100)
         if not client.connected:
-            raise DeskError(f"the connection ended: {client.error}")
+            raise ToolError(f"the connection ended: {client.error}")
     return found
 
 
 def retain(client: Client, topic: str, payload: bytes) -> None:
-    """Have the broker retain a message, or forget it if it is empty. Raises DeskError."""
+    """Have the broker retain a message, or forget it if it is empty. Raises ToolError."""
     client.publish(topic, payload, 1, True)
     if not client.wait(PATIENCE_MS):
-        raise DeskError(f"the broker has not acknowledged the message on {topic}")
+        raise ToolError(f"the broker has not acknowledged the message on {topic}")
 
 
 def printable(value: Any) -> str:

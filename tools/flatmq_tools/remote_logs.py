@@ -53,7 +53,7 @@ def main(
 ) -> int:
     """Show what `board` prints until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
-    Raises DeskError and TrustError.
+    Raises ToolError and TrustError.
     """
     out = out or sys.stdout
     printed = Printed()

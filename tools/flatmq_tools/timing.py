@@ -23,7 +23,7 @@ def main(
 ) -> int:
     """Answer until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
-    A board's name is printed with its first request. Raises DeskError and TrustError.
+    A board's name is printed with its first request. Raises ToolError and TrustError.
     """
     console = console or Console()
     client = desk.client("time")

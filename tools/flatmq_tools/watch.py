@@ -103,7 +103,7 @@ UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 1
 def main(desk: Desk, seconds: float | None, packs: int | None) -> int:
     """Watch until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
 
-    Raises DeskError and TrustError.
+    Raises ToolError and TrustError.
     """
     console = Console()
     watch = Watch()

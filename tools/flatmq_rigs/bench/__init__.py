@@ -25,16 +25,13 @@ from flatmq_rigs.bench.runner import Runner
 from flatmq_rigs.bench.source import Source
 from flatmq_rigs.results import write
 from flatmq_tools import broker, interpreter
+from flatmq_tools.errors import ToolError
 
 ROUNDS = 5
 CPU_MS, RATE_MS = 150, 1500  # that a run of each takes, at least
 HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
 _HELD_RUNS = 5
 _WIDTH = 160  # columns, for a log; a terminal knows its own
-
-
-class BenchError(RuntimeError):
-    """The benchmark cannot be run here; the text says why."""
 
 
 class Bench:
@@ -132,23 +129,23 @@ def chosen(only: Sequence[str]) -> list[Client]:
     known = {name for client in CLIENTS for name in (client.name, client.module)}
     for name in only:
         if name not in known:
-            raise BenchError(f"{name!r} is none of {', '.join(sorted(known))}")
+            raise ToolError(f"{name!r} is none of {', '.join(sorted(known))}")
     return [c for c in CLIENTS if not only or c.is_floor or {c.name, c.module} & set(only)]
 
 
 def _first_line(*command: str) -> str:
-    """Return the first line that a program prints. Raises BenchError if it does not run."""
+    """Return the first line that a program prints. Raises ToolError if it does not run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise BenchError(f"{command[0]} does not run: {error}") from error
+        raise ToolError(f"{command[0]} does not run: {error}") from error
     return done.stdout.partition("\n")[0].strip()
 
 
 def _facts(rounds: int) -> list[tuple[str, str]]:
     command = interpreter.find()
     if command is None:
-        raise BenchError(interpreter.MISSING)
+        raise ToolError(interpreter.MISSING)
     ask = (
         "import sys; i = sys.implementation; v = '.'.join(str(n) for n in i.version if n != '');"
         "print(v, 'of', sys.version.split()[-1] + ',', i._machine)"
@@ -175,7 +172,7 @@ def main(
     """Measure, print the tables, write them into `results` if given; return the exit status.
 
     1 when a client failed, else 0. A run with `only` some clients is only printed. Raises
-    BenchError when there is no interpreter or no client of a name, BrokerError when there is no
+    ToolError when there is no interpreter or no client of a name, BrokerError when there is no
     broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)

@@ -33,6 +33,7 @@ from flatmq.wire import is_filter
 
 from .. import board_tls, boards, broker, contents, desk_client, image, interpreter, settings
 from ..bridge import readable
+from ..errors import ToolError
 from ..ota import package
 from ..trust import Trust
 from . import archive, network, qemu_program
@@ -52,10 +53,6 @@ _REPL = 'Type "help()" for more information.'  # MicroPython: after a program ha
 _ENDS = {"watchdog": "its watchdog ran out", "crash": "MicroPython crashed"}  # resets that are
 _LINK = '__import__("flatmq.stream_uart").stream_uart.usb()'
 _TRACEBACK = re.compile(r'^  File ".*\n(?:[ \t].*\n)*(.*)', re.MULTILINE)
-
-
-class EmulateError(RuntimeError):
-    """The board cannot be emulated, or the emulator failed; the text says why, in a line."""
 
 
 @dataclass
@@ -153,7 +150,7 @@ class Machine:
     def bridge(self, broker: tuple[str, int]) -> Bridge:
         """Start a bridge from the board's serial line to the broker.
 
-        Raises EmulateError if the emulator has ended.
+        Raises ToolError if the emulator has ended.
         """
         port = self._serial.get()
         if port is None:
@@ -164,7 +161,7 @@ class Machine:
 
         return Bridge(port, broker, say)
 
-    def died(self) -> EmulateError:
+    def died(self) -> ToolError:
         """Return the error of a child that has ended.
 
         Raises ModuleNotFoundError if the emulator is not installed.
@@ -174,7 +171,7 @@ class Machine:
         if lines[-1].endswith("No module named 'rp2040py'"):
             raise ModuleNotFoundError(lines[-1], name="rp2040py")
         why = lines[-1] and f": {lines[-1]}"
-        return EmulateError(f"the emulator ended with status {status}{why}")
+        return ToolError(f"the emulator ended with status {status}{why}")
 
     def stop(self) -> None:
         """End it; kill it if it does not end by itself."""
@@ -288,10 +285,10 @@ def main(
     board = boards.load(name)
     if board.chip not in CHIPS:
         known = [each for each in boards.names() if boards.load(each).chip in CHIPS]
-        raise EmulateError(f"{name} cannot be emulated, only {', '.join(known)}")
+        raise ToolError(f"{name} cannot be emulated, only {', '.join(known)}")
     wanted = _wanted(until)
     if firmware is None:
-        raise EmulateError(
+        raise ToolError(
             f"no firmware for {name}: download {board.download} from micropython.org/download/"
             f"{board.board} and name it with --firmware"
         )
@@ -300,7 +297,7 @@ def main(
         program = qemu_program.find(board, qemu)
     wifi = board.network == "wifi" and (program is None or program.wifi)
     if losses and not wifi:
-        raise EmulateError(f"--wifi-loss: {_without_wifi(board, program)}")
+        raise ToolError(f"--wifi-loss: {_without_wifi(board, program)}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flatmq-emulate-")))
         with console.status(f"making an image for {board.title} ..."):
@@ -366,17 +363,17 @@ def _without_wifi(board: boards.Board, program: qemu_program.Program | None) -> 
 
 
 def _wanted(until: str | None) -> tuple[bytes, bytes | None] | None:
-    """The filter and the payload of TOPIC or TOPIC=PAYLOAD. Raises EmulateError."""
+    """The filter and the payload of TOPIC or TOPIC=PAYLOAD. Raises ToolError."""
     if until is None:
         return None
     topic, sign, payload = (part.encode() for part in until.partition("="))
     if not is_filter(topic, 0, len(topic)):
-        raise EmulateError(f"--until {until}: must be TOPIC or TOPIC=PAYLOAD, with a valid topic")
+        raise ToolError(f"--until {until}: must be TOPIC or TOPIC=PAYLOAD, with a valid topic")
     return topic, payload if sign else None
 
 
 def _follow(client: Client, topics: bytes, run: Run, console: Console | None) -> None:
-    """Subscribe; show what arrives, where there is a console. Raises DeskError."""
+    """Subscribe; show what arrives, where there is a console. Raises ToolError."""
 
     def take(topic: str, message: Message) -> None:
         payload = message.payload
@@ -418,7 +415,7 @@ def _watch(
             for who, text in run.take(event):
                 _show(console, run, who, text)
         if time.monotonic() > heard + SILENCE:
-            raise EmulateError(f"the emulator has not answered for {SILENCE:g} s")
+            raise ToolError(f"the emulator has not answered for {SILENCE:g} s")
         if run.ended is not None and last is None:
             last = time.monotonic() + (_LAST if run.until else 0)
         if last is not None and time.monotonic() >= last:

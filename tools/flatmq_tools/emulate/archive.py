@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import image
 from ..boards import Board
+from ..errors import ToolError
 
 _KEPT = ("/main.py", "/boot.py")
 _BLOCK = 4096
@@ -58,6 +59,7 @@ micropython.kbd_intr(3)
 # ones would take the memory that an update needs.
 _LARGER_READS = b"""\
 import flashbdev, vfs
+from ..errors import ToolError
 vfs.umount("/")
 vfs.mount(vfs.VfsLfs2(flashbdev.bdev, readsize=128), "/")
 del flashbdev, vfs
@@ -85,7 +87,7 @@ def make(board: Board, files: dict[str, bytes], firmware: Path) -> image.Made:
     at = address - made.offset
     behind = at + len(data)
     if made.image[at:behind].strip(b"\xff"):
-        raise image.ImageError(
+        raise ToolError(
             f"{firmware}: between it and the filesystem is no room for {len(data):,} bytes of "
             "modules"
         )

@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass
 
 from ..boards import Board
+from ..errors import ToolError
 
 PROGRAMS = {"esp32": "qemu-system-xtensa", "esp32c3": "qemu-system-riscv32"}
 WHERE = (
@@ -17,10 +18,6 @@ WHERE = (
     "github.com/espressif/qemu, which has none"
 )
 _PATIENCE = 60.0  # seconds for its list of machines
-
-
-class QemuError(RuntimeError):
-    """There is no QEMU for the board; the text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +31,11 @@ class Program:
 
 
 def find(board: Board, given: str | None) -> Program:
-    """Return the QEMU of the path `given`, or the one on the PATH. Raises QemuError."""
+    """Return the QEMU of the path `given`, or the one on the PATH. Raises ToolError."""
     name = PROGRAMS[board.chip]
     path = shutil.which(given or name)
     if path is None:
-        raise QemuError(
+        raise ToolError(
             f"--qemu {given}: there is no such program"
             if given
             else f"no {name} on the PATH, which emulates {board.name}: {WHERE}; then name it with "
@@ -54,9 +51,9 @@ def find(board: Board, given: str | None) -> Program:
             timeout=_PATIENCE,
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise QemuError(f"{path}: it does not list its machines: {error}") from error
+        raise ToolError(f"{path}: it does not list its machines: {error}") from error
     machines = {line.split()[0] for line in listed.splitlines() if line.strip()}
     for machine, wifi in ((f"{board.chip}-picsimlab", True), (board.chip, False)):
         if machine in machines:
             return Program(path, machine, wifi)
-    raise QemuError(f"{path}: this QEMU has no {board.chip}: {WHERE}")
+    raise ToolError(f"{path}: this QEMU has no {board.chip}: {WHERE}")

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from .. import board_tls, boards, contents, folders, settings
+from ..errors import ToolError
 from ..ota import package
 from . import filesystem, firmware, romfs, uf2
 
@@ -18,10 +19,6 @@ BUILD = Path("build")
 # What stays in the filesystem where the modules have a ROMFS of their own: what is changed on the
 # board, and what MicroPython runs as source.
 CHANGEABLE = ("/main.py", "/boot.py", "/settings.json", *board_tls.PATHS.values())
-
-
-class ImageError(RuntimeError):
-    """No image; the text says why, in a line."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def make(
         rom = romfs.build({k: v for k, v in files.items() if k not in CHANGEABLE})
         files = {k: v for k, v in files.items() if k in CHANGEABLE}
         if flash.romfs_size and len(rom) > flash.romfs_size:
-            raise ImageError(
+            raise ToolError(
                 f"{len(rom):,} bytes do not fit into the ROMFS partition of {board.name}, "
                 f"flash.romfs_size = {flash.romfs_size:,}"
             )
@@ -85,8 +82,8 @@ def make(
                 version = firmware.check_uf2(blocks, board)
             else:
                 version = firmware.check_bin(data, board)
-        except (uf2.Uf2Error, firmware.FirmwareError) as error:
-            raise ImageError(f"{firmware_file}: {error}") from error
+        except ToolError as error:
+            raise ToolError(f"{firmware_file}: {error}") from error
     if filesystem_only:
         data, blocks = b"", []
 
@@ -153,7 +150,7 @@ def main(
         files = contents.contents(folder, ready) | keys
         if slots:
             if with_romfs:
-                raise ImageError("--romfs: modules that are updated over MQTT cannot be there")
+                raise ToolError("--romfs: modules that are updated over MQTT cannot be there")
             package.check(folder)
             files = package.slotted(files, name, slots)
         made = make(
@@ -197,7 +194,7 @@ def _bytes(size: str) -> int:
     """Return the bytes of a size as esptool writes it: 4MB, 512KB."""
     found = re.fullmatch(r"(\d+) ?([KM])i?B?", size, re.IGNORECASE)
     if found is None:
-        raise ImageError(f"--flash-size {size}: must be a number of MB, as in 16MB")
+        raise ToolError(f"--flash-size {size}: must be a number of MB, as in 16MB")
     return int(found[1]) * {"K": 1 << 10, "M": 1 << 20}[found[2].upper()]
 
 

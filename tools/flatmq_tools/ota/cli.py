@@ -6,6 +6,7 @@ from typing import Annotated
 import click
 
 from .. import common_options as common
+from ..errors import ToolError
 from ..typed import command
 
 _SigningKey = Annotated[Path, common.FILE, "The key from `flatmq ota keygen`."]
@@ -56,7 +57,7 @@ def pack(
     elif sketch is None:
         made = package.make_firmware(board, firmware, version)
     else:
-        raise package.PackageError("--firmware and --sketch: a package has one of them")
+        raise ToolError("--firmware and --sketch: a package has one of them")
     folders.write(out, made.written())
     click.echo(f"{out}: version {version} for {board}, {len(made.archive):,} bytes")
     return 0

@@ -111,8 +111,7 @@ def main(
     """Send the package in `image` to a board or to group/NAME, until each has said how it went.
 
     A group has no end but Ctrl-C, `seconds`, and `stop` returning True. Returns 1 if a board did
-    not take it, or did not say so in time. Raises KeyFileError, PackageError, DeskError and
-    TrustError.
+    not take it, or did not say so in time. Raises ToolError and TrustError.
     """
     console = console or Console()
     package = read(image)

@@ -14,7 +14,7 @@ from . import boards
 
 
 def main(desk: Desk) -> int:
-    """Print a table of all boards; return 0. Raises DeskError and TrustError."""
+    """Print a table of all boards; return 0. Raises ToolError and TrustError."""
     client = desk.client("ota")
     found = retained(client, "dev/+/ota/status")
     client.disconnect()
@@ -45,7 +45,7 @@ def _remark(said: dict[str, Any]) -> str:
 
 
 def cancel(desk: Desk, target: str) -> int:
-    """Remove the manifest of a board or a group; return 0. Raises DeskError and TrustError."""
+    """Remove the manifest of a board or a group; return 0. Raises ToolError and TrustError."""
     to = boards.base(target)
     client = desk.client("ota")
     connect(client)
