@@ -10,17 +10,19 @@ EMULATE       a firmware for the Pico W, or for an ESP32, which needs a QEMU on 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.table import Table
 
+from flatmq_rigs import results
 from flatmq_rigs.emulated import board_of
 from flatmq_tools import broker, emulate
 from flatmq_tools.address import address
@@ -31,8 +33,6 @@ from flatmq_tools.typed import is_ours
 
 from .desk import DeskError
 from .suite import HOME, MOUNTED, Suite, Where
-
-S = TypeVar("S", bound=Suite)
 
 
 class UsageError(ValueError):
@@ -132,15 +132,21 @@ def _surroundings(
 
 def run(
     what: str,
-    make: Callable[[Where, Callable[[str], None], Callable[[int, int], None]], S],
-    report: Callable[[S, Console], int],
+    kind: type[Suite],
+    arguments: list[str] | None,
     files: Callable[[], dict[str, bytes]] | None = None,
 ) -> int:
-    """Run the steps of `make` with the board at $BOARD_PORT, and `report`; return its status.
+    """Run the steps of a suite with the board at $BOARD_PORT; return 1 if one failed.
 
     `files` is for an emulated ESP32; without it there cannot be one.
     2 when they could not be run. Without a board it prints that `what` was not run.
     """
+    parser = argparse.ArgumentParser(prog="hil", description=kind.__doc__)
+    parser.add_argument("--results", type=Path, help="Document whose section is rewritten.")
+    parser.add_argument(
+        "--build", type=Path, default=Path("build"), help="Folder of fetched clients."
+    )
+    options = parser.parse_args(arguments)
     console = Console(soft_wrap=True)
     if not (os.environ.get("BOARD_PORT") or os.environ.get("EMULATE")):
         console.print(
@@ -164,11 +170,18 @@ def run(
             def say(text: str) -> None:
                 bar.console.print(text, markup=False, highlight=False)
 
-            suite = make(surroundings, say, wrote)
+            suite = kind(surroundings, say, wrote, options.build)
             suite.run()
     except Exception as error:
         if not isinstance(error, (DeskError, UsageError)) and not is_ours(error):
             raise
         console.print(f"Error: {error}", markup=False, highlight=False)
         return 2
-    return report(suite, console)
+    table = Table(*suite.head)
+    for row in suite.lines():
+        table.add_row(*row)
+    console.print(table)
+    if options.results:
+        text = f"{suite.section()}\n\n{results.table(suite.head, suite.lines())}\n"
+        results.write(options.results, suite.name, text)
+    return 0 if suite.ok else 1
