@@ -5,6 +5,7 @@ A new board is a new file. Errors name the file, the key, the value and its limi
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -199,56 +200,35 @@ def _check(board: Board) -> None:
     for key in ("title", "board", "download", "stubs", "sketch"):
         limit(key, "", bool(getattr(board, key)), "must not be empty")
 
-    limit("flash.block", flash.block, flash.block == 4096, "must be 0x1000, what an erase erases")
-    limit(
-        "flash.program",
-        flash.program,
-        flash.program in (16, 32, 64, 128, 256),
-        "must be a power of 2 from 0x10 to 0x100",
-    )
+    block, size, begin, end = flash.block, flash.size, flash.filesystem, flash.filesystem_end
+    limit("flash.block", block, block == 4096, "must be 0x1000, what an erase erases")
+    is_power = flash.program in (16, 32, 64, 128, 256)
+    limit("flash.program", flash.program, is_power, "must be a power of 2 from 0x10 to 0x100")
     for key in ("size", "filesystem", "filesystem_size", "romfs", "romfs_size"):
         value = getattr(flash, key)
-        limit(
-            f"flash.{key}",
-            value,
-            0 <= value <= ADDRESSES and value % flash.block == 0,
-            f"must be a multiple of flash.block = {flash.block:#x}, and not below 0",
-        )
+        good = 0 <= value <= ADDRESSES and value % block == 0
+        text = f"must be a multiple of flash.block = {block:#x}, and not below 0"
+        limit(f"flash.{key}", value, good, text)
     limit("flash.address", flash.address, 0 <= flash.address < ADDRESSES, "must fit into 32 bits")
     # Two blocks hold littlefs's root; with fewer than four nothing fits beside it.
+    room = flash.filesystem_size
     limit(
-        "flash.filesystem_size",
-        flash.filesystem_size,
-        flash.filesystem_size >= 4 * flash.block,
-        f"must be at least {4 * flash.block:#x}, four blocks",
-    )
+        "flash.filesystem_size", room, room >= 4 * block,
+        f"must be at least {4 * block:#x}, four blocks",
+    )  # fmt: skip
+    ends = f"with flash.filesystem_size = {room:#x} it ends at {end:#x}"
     if board.port == "rp2" or flash.grows:
-        limit(
-            "flash.filesystem",
-            flash.filesystem,
-            flash.filesystem_end == flash.size,
-            f"with flash.filesystem_size = {flash.filesystem_size:#x} it ends at "
-            f"{flash.filesystem_end:#x}, and must end with flash.size = {flash.size:#x}",
-        )
-    limit(
-        "flash.filesystem",
-        flash.filesystem,
-        flash.filesystem_end <= flash.size,
-        f"with flash.filesystem_size = {flash.filesystem_size:#x} it ends at "
-        f"{flash.filesystem_end:#x}, behind flash.size = {flash.size:#x}",
-    )
+        text = f"{ends}, and must end with flash.size = {size:#x}"
+        limit("flash.filesystem", begin, end == size, text)
+    limit("flash.filesystem", begin, end <= size, f"{ends}, behind flash.size = {size:#x}")
     if flash.romfs_size:
-        limit(
-            "flash.romfs",
-            flash.romfs,
-            flash.romfs + flash.romfs_size <= flash.size
-            and (
-                flash.romfs + flash.romfs_size <= flash.filesystem
-                or flash.romfs >= flash.filesystem_end
-            ),
+        romfs_end = flash.romfs + flash.romfs_size
+        good = romfs_end <= size and (romfs_end <= begin or flash.romfs >= end)
+        text = (
             f"with flash.romfs_size = {flash.romfs_size:#x} it must end by flash.filesystem = "
-            f"{flash.filesystem:#x}",
+            f"{begin:#x}"
         )
+        limit("flash.romfs", flash.romfs, good, text)
 
     if board.flashing.method == "uf2":
         family = board.flashing.family
@@ -256,14 +236,10 @@ def _check(board: Board) -> None:
         limit("flashing.drive", "", bool(board.flashing.drive), "must not be empty")
     else:
         one_of("flashing.chip", board.flashing.chip, (board.chip,))
-        limit(
-            "flashing.offset",
-            board.flashing.offset,
-            0 <= board.flashing.offset < flash.filesystem,
-            f"must be below flash.filesystem = {flash.filesystem:#x}",
-        )
+        offset = board.flashing.offset
+        text = f"must be below flash.filesystem = {begin:#x}"
+        limit("flashing.offset", offset, 0 <= offset < begin, text)
     limit("flashing.hint", "", bool(board.flashing.hint), "must not be empty")
     for text in board.usb.ids:
-        vid, _, pid = text.partition(":")
-        good = all(len(x) == 4 and set(x) <= set("0123456789abcdef") for x in (vid, pid))
+        good = bool(re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", text))
         limit("usb.ids", text, good, "must be VID:PID, as in 2e8a:0005, in lower case")
