@@ -88,13 +88,12 @@ def _surroundings(
     if not Path(firmware).is_file():
         raise UsageError(f"EMULATE={firmware}: there is no such file")
     board = board_of(Path(firmware))
-    program = None
-    if board.chip in qemu_program.PROGRAMS:
-        program = qemu_program.find(board, None)
-    if program and files is None:
+    program = qemu_program.find(board, None)
+    is_slow = bool(program.path)
+    if is_slow and files is None:
         raise UsageError(f"EMULATE={firmware}: the times of an emulated ESP32 are not a board's")
     with broker.mosquitto() as near, tempfile.TemporaryDirectory() as folder:
-        if program and files:
+        if is_slow and files:
             parts = {f"{MOUNTED}{path.removeprefix(HOME)}": data for path, data in files().items()}
             made = archive.make(board, parts, Path(firmware))
             firmware = str(Path(folder, "image.bin"))
@@ -103,9 +102,9 @@ def _surroundings(
             board=board.name,
             image=firmware,
             broker=(near.host, near.port),
-            wifi=program is None or program.wifi,
-            qemu=program.path if program else "",
-            machine=program.machine if program else "",
+            wifi=program.wifi,
+            qemu=program.path,
+            machine=program.machine,
         )
         machine = emulate.Machine(order, Path(folder))
         try:
@@ -116,7 +115,7 @@ def _surroundings(
             if not order.wifi:
                 yield where({"BOARD_PORT": port}, is_ready=True)
                 return
-            password = "" if program else "any"  # the access point of QEMU is an open one
+            password = "" if is_slow else "any"  # the access point of QEMU is an open one
             yield where(
                 {
                     "BOARD_PORT": port,
@@ -124,7 +123,7 @@ def _surroundings(
                     "BOARD_BROKER": network.GATEWAY,
                     "DESK_BROKER": near.address,
                 },
-                is_ready=program is not None,
+                is_ready=is_slow,
             )
         finally:
             machine.stop()

@@ -6,7 +6,9 @@ with several certificates in one. What would fail on the board, with fewer words
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,21 +173,17 @@ def read(file: Path, name: str = "") -> list[x509.Certificate]:
     """
     name = name or str(file)
     data = _bytes(file, name)
-    try:
-        if b"-----BEGIN CERTIFICATE" in data:
-            return x509.load_pem_x509_certificates(data)
-        if b"-----BEGIN PKCS7" in data:
-            return load_pem_pkcs7_certificates(data)
-        if b"PRIVATE KEY-----" in data:
-            raise ToolError(f"{name}: must be a certificate, not a private key")
-        try:
-            return [x509.load_der_x509_certificate(data)]
-        except ValueError:
-            return load_der_pkcs7_certificates(data)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise ToolError(
-            f"{name}: must be a certificate in PEM or DER, not {_looks_like(data)}"
-        ) from error
+    ways: tuple[tuple[bytes, Callable[[bytes], list[x509.Certificate]]], ...] = (
+        (b"-----BEGIN CERTIFICATE", x509.load_pem_x509_certificates),
+        (b"-----BEGIN PKCS7", load_pem_pkcs7_certificates),
+        (b"", lambda der: [x509.load_der_x509_certificate(der)]),
+        (b"", load_der_pkcs7_certificates),
+    )
+    for mark, load in ways:
+        if mark in data:
+            with contextlib.suppress(ValueError, UnsupportedAlgorithm):
+                return load(data)
+    raise ToolError(f"{name}: must be a certificate in PEM or DER, not {_looks_like(data)}")
 
 
 def _bytes(file: Path, name: str) -> bytes:
@@ -202,8 +200,9 @@ def _looks_like(data: bytes) -> str:
     head = data[:512].lstrip()
     if head[:1] == b"<":
         return "a web page"
-    if b"PUBLIC KEY-----" in data:
-        return "a public key"
+    for kind in ("private", "public"):
+        if b"%s KEY-----" % kind.upper().encode() in data:
+            return f"a {kind} key"
     if b"CERTIFICATE REQUEST-----" in data:
         return "a certificate request"
     if head[:1] == b"\x30":

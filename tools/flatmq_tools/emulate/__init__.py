@@ -265,23 +265,19 @@ def main(
     address: str | None = None,
     until: str | None = None,
     limit: float | None = None,
-    port: int = 0,
-    resets: tuple[float, ...] = (),
-    losses: tuple[tuple[float, float], ...] = (),
-    cuts: tuple[float, ...] = (),
     slots: package.Slots | None = None,
     user: str | None = None,
     trust: Trust | None = None,
-    console: Console | None = None,
+    **order: Any,
 ) -> int:
     """Run the sketch until what `until` and `limit` say, or Ctrl-C; return the exit status.
 
     `address` is that of a broker; None starts one. `until` is TOPIC or TOPIC=PAYLOAD. `limit` is
     in seconds of the board's clock. `qemu` is a program, needed for an ESP32 where the PATH has
-    none. `port` to `cuts` are those of an Order. `slots`: for updates over MQTT. `user` and
-    `trust` are for the connection that waits for the message.
+    none. `slots`: for updates over MQTT. `user` and `trust` are for the connection that waits for
+    the message. `order` has the port, resets, losses and cuts of an Order.
     """
-    console = console or Console()
+    console = Console()
     board = boards.load(name)
     if board.chip not in CHIPS:
         known = [each for each in boards.names() if boards.load(each).chip in CHIPS]
@@ -292,12 +288,11 @@ def main(
             f"no firmware for {name}: download {board.download} from micropython.org/download/"
             f"{board.board} and name it with --firmware"
         )
-    program = None
-    if board.chip in qemu_program.PROGRAMS:
-        program = qemu_program.find(board, qemu)
-    wifi = board.network == "wifi" and (program is None or program.wifi)
-    if losses and not wifi:
-        raise ToolError(f"--wifi-loss: {_without_wifi(board, program)}")
+    program = qemu_program.find(board, qemu)
+    wifi = program.wifi
+    without_wifi = f"{program.path or board.title} has no Wi-Fi"
+    if order["losses"] and not wifi:
+        raise ToolError(f"--wifi-loss: {without_wifi}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flatmq-emulate-")))
         with console.status(f"making an image for {board.title} ..."):
@@ -313,41 +308,33 @@ def main(
             topics = b"#" if own or not wanted else wanted[0]
             _follow(client, topics, run, console if own else None)
             stack.callback(_leave, client)
-        console.print(
+        said = [
             f"MicroPython {made.version} on an emulated {board.title}, with the {near.kind} "
-            f"broker at {near.address}; Ctrl-C ends it",
-            style="dim",
-            highlight=False,
-            soft_wrap=True,
-        )
+            f"broker at {near.address}; Ctrl-C ends it"
+        ]
         if not wifi:
-            console.print(
-                f"{_without_wifi(board, program)}, so the sketch talks over the serial line, "
-                "through flatmq bridge",
-                style="dim",
-                highlight=False,
-                soft_wrap=True,
+            said.append(
+                f"{without_wifi}, so the sketch talks over the serial line, through flatmq bridge"
             )
-        order = Order(
+        for line in said:
+            console.print(line, style="dim", highlight=False, soft_wrap=True)
+        whole = Order(
             board=name,
             image=str(file),
             broker=(near.host, near.port),
             ports=(far,),
             wifi=wifi,
-            qemu=program.path if program else "",
-            machine=program.machine if program else "",
-            port=port,
-            resets=resets,
-            losses=losses,
-            cuts=cuts,
+            qemu=program.path,
+            machine=program.machine,
+            **order,
         )
-        machine = Machine(order, folder, bridged=not wifi)
+        machine = Machine(whole, folder, bridged=not wifi)
         stack.callback(machine.stop)
         if not wifi:
             stack.callback(machine.bridge((near.host, near.port)).stop)
         began = time.monotonic()
         if until is not None and limit is None:
-            limit = QEMU_LIMIT if program else LIMIT
+            limit = QEMU_LIMIT if program.path else LIMIT
         try:
             _watch(run, machine, client, limit, console)
         except KeyboardInterrupt:
@@ -356,10 +343,6 @@ def main(
         spent = f"{run.ms / 1000:.1f} s of the board's time in {time.monotonic() - began:.1f} s"
         console.print(f"{text} ({spent})", style="bold", highlight=False, soft_wrap=True)
         return status
-
-
-def _without_wifi(board: boards.Board, program: qemu_program.Program | None) -> str:
-    return f"{program.path} has no Wi-Fi" if program else f"{board.title} has no Wi-Fi"
 
 
 def _wanted(until: str | None) -> tuple[bytes, bytes | None] | None:

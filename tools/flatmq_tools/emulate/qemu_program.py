@@ -1,4 +1,4 @@
-"""The QEMU that emulates an ESP32: which program, and whether it has a radio.
+"""The QEMU that emulates an ESP32: which program, and whether the board has a radio.
 
 flatmq ships none. QEMU itself has no ESP32; two forks have.
 """
@@ -22,17 +22,20 @@ _PATIENCE = 60.0  # seconds for its list of machines
 
 @dataclass(frozen=True)
 class Program:
-    """A QEMU that has the board's chip."""
+    """A QEMU that has the board's chip; its path is "" for a board that needs none."""
 
     path: str
     machine: str
     """Its -machine."""
     wifi: bool
+    """The board has a radio."""
 
 
 def find(board: Board, given: str | None) -> Program:
     """Return the QEMU of the path `given`, or the one on the PATH. Raises ToolError."""
-    name = PROGRAMS[board.chip]
+    name = PROGRAMS.get(board.chip)
+    if name is None:
+        return Program("", "", board.network == "wifi")
     path = shutil.which(given or name)
     if path is None:
         raise ToolError(
