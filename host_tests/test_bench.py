@@ -14,7 +14,7 @@ from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import CPU, FLATMQ, HELD, OPERATIONS, RATE, TARGETS, Results
 from flatmq_rigs.bench.report import Report
 from flatmq_rigs.bench.source import Source
-from flatmq_rigs.bench.work import BITS, FIVE, FLOOR, UMQTT, WEBSOCKET, Work
+from flatmq_rigs.bench.work import BITS, FIVE, UMQTT, WEBSOCKET, Work
 from flatmq_tools import broker
 
 MEASURED = ("flatmq", "umqtt.simple", "flatmq, .mpy in ROMFS")
@@ -60,14 +60,12 @@ def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
         pytest.fail(webassembly.MISSING)
     alone = work.measure(bench_build, 1)
     done = {
-        FLOOR: COMMON, UMQTT: COMMON, work.FLATMQ: work.OPERATIONS, FIVE: work.OPERATIONS,
+        UMQTT: COMMON, work.FLATMQ: work.OPERATIONS, FIVE: work.OPERATIONS,
         WEBSOCKET: ("publish", "publish_burst"),
     }  # fmt: skip
     expected = {(bits, client, name) for bits in BITS for client in done for name in done[client]}
     assert set(alone.rounds) == set(alone.heap) == expected
-    left = {
-        name for (_, client, name), n in alone.heap.items() if n and client not in (FLOOR, UMQTT)
-    }
+    left = {name for (_, client, name), n in alone.heap.items() if n and client != UMQTT}
     assert left <= {"receive_bytes"}
     assert None not in {alone.worst(bits, *pair) for bits in BITS for pair in PAIRS}
     assert alone.markdown().count("| … eight topics in turn, four subscriptions |") == 2

@@ -116,7 +116,7 @@ class Suite:
         return [(row.what, row.figure.replace("|", "/"), row.mark) for row in self.rows]
 
     def section(self) -> str:
-        """What the document says before the table."""
+        """Return the beginning of its section, before the table."""
         bad = sum(row.ok is False for row in self.rows)
         skipped = sum(row.ok is None for row in self.rows)
         title, command = "On a board", "python -m flatmq_rigs board"

@@ -16,7 +16,7 @@ from flatmq_tools.bytecode import compile_module, compiled
 SECTION = "work"  # of the document
 ROUNDS = 15
 # The clients, by the names that device/work.py has for them.
-FLOOR, FLATMQ, UMQTT, FIVE, WEBSOCKET = "floor", "flatmq", "umqtt.simple", "mqtt5", "websocket"
+FLATMQ, UMQTT, FIVE, WEBSOCKET = "flatmq", "umqtt.simple", "mqtt5", "websocket"
 # Two of them: the second is the measure of the first. And the head of the column.
 RATIOS = {
     (FLATMQ, UMQTT): "flatmq / umqtt.simple",
@@ -86,22 +86,20 @@ class Work:
         rows = []
         for name, text in OPERATIONS.items():
             row = [text]
-            for client in (FLOOR, FLATMQ, UMQTT, FIVE, WEBSOCKET):
+            for client in (FLATMQ, UMQTT, FIVE, WEBSOCKET):
                 row.append(number(self.median(bits, client, name)))
-                if client != FLOOR:
-                    row.append(number(self.heap.get((bits, client, name))))
+                row.append(number(self.heap.get((bits, client, name))))
             rows.append([*row, *(number(self.ratio(bits, *pair, name)) for pair in RATIOS)])
         return rows
 
     def markdown(self) -> str:
-        head = ["µs per message", FLOOR, FLATMQ, "B", UMQTT, "B", "MQTT 5", "B", "WebSocket", "B"]
+        head = ["µs per message", FLATMQ, "B", UMQTT, "B", "MQTT 5", "B", "WebSocket", "B"]
         parts = [
             "## The interpreter's work alone",
             "`make bench`: over a link in memory, whose calls take next to no time. On a board "
             "they do: 204 µs for a write and 30 µs for a read on a Pico W, and umqtt.simple makes "
-            f"several per message. {FLOOR}: one write per ready packet, one read per message; B: "
-            "bytes of heap that a message leaves behind. On 64 bits, MicroPython's module "
-            "`websocket` masks what is sent; the 32-bit interpreter lacks it.",
+            "several per message. B: bytes of heap that a message leaves behind. On 64 bits, "
+            "MicroPython's module `websocket` masks what is sent. The other interpreter lacks it.",
         ]
         for bits in BITS:
             if any(key[0] == bits for key in self.rounds):
@@ -112,7 +110,7 @@ class Work:
 def measure(build: Path, rounds: int = ROUNDS) -> Work:
     """Measure on each interpreter that is here. Raises InterpreterError if that fails."""
     work = Work()
-    clients = ["Floor", "Flatmq", "Flatmq5", "Masked"]
+    clients = ["Flatmq", "Flatmq5", "Masked"]
     with tempfile.TemporaryDirectory(prefix="flatmq-work-") as name:
         folder = compiled(Path(name))
         try:

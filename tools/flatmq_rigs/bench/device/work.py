@@ -1,4 +1,4 @@
-"""The interpreter's work alone: the same operations with flatmq, umqtt.simple and bare calls.
+"""The interpreter's work alone: the same operations with flatmq and with umqtt.simple.
 
 flatmq does them at MQTT 3.1.1, at MQTT 5, and over a WebSocket. Everything goes over a link in
 memory. What the peer says is there before the clock starts, and what was written is taken away
@@ -67,7 +67,7 @@ def count_payload(topic, payload):
 
 
 class Common:
-    """The part that the three have in common: the source of their bytes."""
+    """The part that the clients have in common: the source of their bytes."""
 
     twice = ("ping",)  # operations that start the clock twice
     only = ()  # the operations that it can do, if not all
@@ -347,10 +347,31 @@ class Masked(Flatmq):
             raise RuntimeError("not written")
 
 
-class Plain(Common):
-    """A client whose operations on several messages are those on one, over and over."""
+class Umqtt(Common):
+    """umqtt.simple, whose operations on several messages are those on one, over and over.
 
+    It subscribes to nothing here: it hands every message to one callback.
+    """
+
+    name = "umqtt.simple"
     take = Flatmq.take
+
+    def __init__(self):
+        super().__init__()
+        self.sockets = memory.Sockets(None)
+        self.stream, self.client = self._online(False)
+        self.idling, self.idler = self._online(True)
+
+    def _online(self, patient):
+        from umqtt.simple import MQTTClient
+
+        self.sockets.to = stream = memory.Stream(_RING, patient)
+        client = MQTTClient(b"work", "host", keepalive=60)
+        client.set_callback(count_payload)
+        stream.feed(memory.CONNACK)
+        client.connect()
+        stream.taken()
+        return stream, client
 
     def publish(self, now):
         return self.publishes(now, TURNS)
@@ -374,29 +395,6 @@ class Plain(Common):
 
     def mix(self, now, name):
         return self.get(now, self.next(name), BURST)
-
-
-class Umqtt(Plain):
-    """umqtt.simple, which subscribes to nothing here: it hands every message to one callback."""
-
-    name = "umqtt.simple"
-
-    def __init__(self):
-        super().__init__()
-        self.sockets = memory.Sockets(None)
-        self.stream, self.client = self._online(False)
-        self.idling, self.idler = self._online(True)
-
-    def _online(self, patient):
-        from umqtt.simple import MQTTClient
-
-        self.sockets.to = stream = memory.Stream(_RING, patient)
-        client = MQTTClient(b"work", "host", keepalive=60)
-        client.set_callback(count_payload)
-        stream.feed(memory.CONNACK)
-        client.connect()
-        stream.taken()
-        return stream, client
 
     def publishes(self, now, n):
         c = self.client
@@ -449,68 +447,6 @@ class Umqtt(Plain):
         self.stream.feed(_PINGRESP)
         u = now()
         c.check_msg()
-        return t + (now() - u)
-
-
-class Floor(Plain):
-    """One write per ready packet, one read per message: no client is faster."""
-
-    name = "floor"
-
-    def __init__(self):
-        super().__init__()
-        self.stream = memory.Stream(_RING)
-        self.ack = bytearray(4)
-
-    def publishes(self, now, n):
-        s = self.stream
-        packet = self.one
-        t = now()
-        for _ in range(n):
-            s.write(packet)
-        t = now() - t
-        self.take(n * self.size)
-        return t
-
-    def trips(self, now, n):
-        s = self.stream
-        packet = self.one
-        ack = self.ack
-        s.feed(b"\x40\x02\0\1" * n)
-        t = now()
-        for _ in range(n):
-            s.write(packet)
-            s.readinto(ack)
-        t = now() - t
-        self.take(n * self.size)
-        return t
-
-    def get(self, now, data, n):
-        s = self.stream
-        into = self.into
-        s.feed(data)
-        t = now()
-        for _ in range(n):
-            s.readinto(into)
-        return now() - t
-
-    def idle(self, now):
-        s = self.stream
-        into = self.into
-        t = now()
-        for _ in range(TURNS):
-            s.setblocking(into)  # a native call that returns None
-        return now() - t
-
-    def ping(self, now):
-        s = self.stream
-        t = now()
-        s.write(_PINGRESP)
-        t = now() - t
-        self.take(2)
-        s.feed(_PINGRESP)
-        u = now()
-        s.readinto(self.into)
         return t + (now() - u)
 
 
