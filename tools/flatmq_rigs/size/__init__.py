@@ -90,22 +90,6 @@ def _held(sizes: Sizes) -> str:
     return results.table(["state", "flatmq", "bound", "asked", _SIMPLE], lines)
 
 
-def _loaded(sizes: Sizes) -> str:
-    """The table of modules: all of the first state of a program, and the changes after it."""
-    lines = []
-    for path in rows.PATHS:
-        before: frozenset[str] = frozenset()
-        for row in path:
-            if row.name not in sizes.weights:
-                continue
-            modules = sizes.weights[row.name].modules
-            words = [name.removeprefix("flatmq.") for name in sorted(modules - before)]
-            gone = [f"without {name.removeprefix('flatmq.')}" for name in sorted(before - modules)]
-            lines.append([row.name, ("+ " if before and words else "") + ", ".join(words + gone)])
-            before = modules
-    return results.table(["state", "modules loaded"], lines)
-
-
 def _starts(sizes: Sizes) -> str:
     head = ["client", "import, ms", "import to CONNECT sent, ms", "loads", "bound", "asked"]
     lines = []
@@ -133,8 +117,6 @@ def _text(sizes: Sizes) -> str:
         "Tests fail above the bound. With TLS, most boards hold "
         f"{rows.MBED_TLS:,} bytes more, for Mbed TLS.",
         _held(sizes),
-        "### Modules loaded",
-        _loaded(sizes),
         "### Flash",
         "The .mpy files of each package that `mip` installs, each with the client. An image has "
         "the updates.",
