@@ -16,11 +16,15 @@ def test_a_number_alone_is_seconds(text: str, is_: float) -> None:
 
 @pytest.mark.parametrize(
     ("limits", "text", "said"),
-    [((1,), "500ms", "must be at least 1s, not 500ms"), ((0.1, 60), "61", "0.1s to 60s, not 61")],
+    [
+        ((1,), "500ms", "must be at least 1s, not 500ms"),
+        ((0.1, 60), "61", "must be 0.1s to 60s, not 61"),
+        ((0, 60), "500ms", "must be whole seconds, not 500ms"),
+    ],
 )
 def test_a_limit_is_named(limits: tuple[float, ...], text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
-        duration(*limits).convert(text, None, None)
+        duration(*limits, whole=True).convert(text, None, None)
 
 
 def _times(command: click.Command) -> dict[str, click.ParamType]:
@@ -29,9 +33,15 @@ def _times(command: click.Command) -> dict[str, click.ParamType]:
         for each in command.commands.values():
             found |= _times(each)
     for option in command.params:
-        if {"seconds", "every", "metrics_every", "health_every", "trigger", "limit"} & {
-            option.name
-        }:
+        if {
+            "seconds",
+            "every",
+            "metrics_every",
+            "health_every",
+            "trigger",
+            "keepalive",
+            "limit",
+        } & {option.name}:
             found[f"{command.name} {option.opts[0]}"] = option.type
     return found
 

@@ -22,7 +22,7 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def duration(least: float = 0, most: float = math.inf) -> Reading:
+def duration(least: float = 0, most: float = math.inf, *, whole: bool = False) -> Reading:
     """Return the type of an option that is a duration within these limits, in seconds."""
     limits = f"at least {least:g}s" if most == math.inf else f"{least:g}s to {most:g}s"
 
@@ -30,7 +30,9 @@ def duration(least: float = 0, most: float = math.inf) -> Reading:
         found = float(text) if _NUMBER.fullmatch(text) else seconds(text)
         if not least <= found <= most:
             raise ValueError(f"must be {limits}, not {text}")
-        return found
+        if whole and found % 1:
+            raise ValueError(f"must be whole seconds, not {text}")
+        return int(found) if whole else found
 
     return Reading("duration", read)
 

@@ -121,18 +121,15 @@ def ingest(
     segment: Annotated[
         int, click.IntRange(1, 2048), "Maximum size of a file of the log, in MiB of messages."
     ] = 64,
-    keepalive: Annotated[
-        int, click.IntRange(0, 65_535), "Keep Alive, in seconds; 0 turns it off."
-    ] = 60,
+    keepalive: Annotated[int, duration(0, 65_535, whole=True), "Keep Alive; 0 turns it off."] = 60,
     mqtt_version: Annotated[
         Literal["3.1", "3.1.1", "5"],
         "MQTT version. With 5, the properties of messages are landed too.",
     ] = "3.1.1",
     session_expiry: Annotated[
         int | None,
-        click.IntRange(0, 0xFFFFFFFF),
-        {"metavar": "SECONDS"},
-        "Seconds for which the broker keeps messages while the ingest is away; needs "
+        duration(0, 0xFFFFFFFF, whole=True),
+        "Time for which the broker keeps messages while the ingest is away; needs "
         "--mqtt-version 5.  [default: forever]",
     ] = None,
     metrics: Annotated[
