@@ -79,7 +79,7 @@ def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
     results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
     assert results.ratio(FLATMQ, "publish") == 2.0
     assert results.median(FLATMQ, "publish") == 4.0
-    written = Report([FLATMQ], results).markdown([], with_targets=True)
+    written = Report([FLATMQ], results).markdown([])
     assert "| publish QoS 0, each sent off with flush() | ≤ 3 × floor | 2 | met |" in written
     assert "| flatmq | 4 | 2 | - | - | - | - | - |" in written
     assert "- flatmq, held: MemoryError: no room" in written

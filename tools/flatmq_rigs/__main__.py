@@ -59,15 +59,12 @@ def main() -> None:
 def bench(
     *,
     rounds: rig.Rounds = 5,
-    only: Annotated[
-        tuple[str, ...], {"metavar": "CLIENT"}, "Measure this client; repeatable."
-    ] = (),
     results: rig.Results = Path("docs/results.md"),
 ) -> int:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as benches
 
-    return benches.main(rounds=rounds, only=only, results=results)
+    return benches.main(rounds=rounds, results=results)
 
 
 @command(main)

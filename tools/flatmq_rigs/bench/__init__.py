@@ -124,15 +124,6 @@ class Bench:
                 progress.advance(task)
 
 
-def chosen(only: Sequence[str]) -> list[Client]:
-    """Return the clients with these names or modules, and the floor; all without names."""
-    known = {name for client in CLIENTS for name in (client.name, client.module)}
-    for name in only:
-        if name not in known:
-            raise ToolError(f"{name!r} is none of {', '.join(sorted(known))}")
-    return [c for c in CLIENTS if not only or c.is_floor or {c.name, c.module} & set(only)]
-
-
 def _first_line(*command: str) -> str:
     """Return the first line that a program prints. Raises ToolError if it does not run."""
     try:
@@ -165,20 +156,16 @@ def _facts(rounds: int) -> list[tuple[str, str]]:
 def main(
     *,
     rounds: int = ROUNDS,
-    only: Sequence[str] = (),
     results: Path | None = None,
     build: Path = Path("build"),
 ) -> int:
     """Measure, print the tables, write them into `results` if given; return the exit status.
 
-    1 when a client failed, else 0. A run with `only` some clients is only printed. Raises
-    ToolError when there is no interpreter or no client of a name, BrokerError when there is no
-    broker.
+    1 when a client failed, else 0. Raises ToolError when there is no interpreter, BrokerError when
+    there is no broker.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    clients = chosen(only)
     facts = _facts(rounds)
-    ours = any(client.is_ours for client in clients)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
         Source() as source,
@@ -187,22 +174,22 @@ def main(
     ):
         build = build.resolve()
         bench = Bench(build, source.port, running.port)
-        bench.run([each for each in clients if bench.prepare(each)], rounds, progress)
-        if ours:
-            try:
-                bench.results.work = work.measure(build)
-            except interpreter.InterpreterError as error:
-                bench.results.failures[work.FLATMQ, work.SECTION] = str(error)
-    sections = {SECTION: Report(clients, bench.results).markdown(facts, with_targets=ours)}
-    if ours:
-        sections[work.SECTION] = bench.results.work.markdown()
+        bench.run([each for each in CLIENTS if bench.prepare(each)], rounds, progress)
+        try:
+            bench.results.work = work.measure(build)
+        except interpreter.InterpreterError as error:
+            bench.results.failures[work.FLATMQ, work.SECTION] = str(error)
+    sections = {
+        SECTION: Report(CLIENTS, bench.results).markdown(facts),
+        work.SECTION: bench.results.work.markdown(),
+    }
     for name, section in sections.items():
         console.print(Markdown(section))
-        if results and not only:
+        if results:
             write(results, name, section)
     for (key, figure), reason in bench.results.failures.items():
         console.print(f"failed: {key}, {figure}: {reason}", markup=False)
     for target in TARGETS:
-        if ours and not target.met(target.value(bench.results)):
+        if not target.met(target.value(bench.results)):
             console.print(f"missed: {target.text}", markup=False)
     return 1 if bench.results.failures else 0

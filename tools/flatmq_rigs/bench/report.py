@@ -82,14 +82,14 @@ class Report:
             rows.append([target.text, limit.strip(), number(value), met])
         return table(["flatmq on MicroPython", "target", "measured", ""], rows)
 
-    def markdown(self, facts: Sequence[tuple[str, str]], with_targets: bool) -> str:
+    def markdown(self, facts: Sequence[tuple[str, str]]) -> str:
         """The whole section; `facts` says where and with what it was measured."""
         heaps = [f"alloc {name}" for name in OPERATIONS]
         calls = [f"calls {name}" for name in CPU]
         parts = ["## Side by side", "\n".join(f"- {name}: {text}" for name, text in facts)]
-        if with_targets:
-            parts += ["### Targets", self.targets()]
         parts += [
+            "### Targets",
+            self.targets(),
             "### Memory (bytes)",
             self.memory(),
             "### Heap bytes per operation",
