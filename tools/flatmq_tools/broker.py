@@ -23,6 +23,7 @@ from typing import IO
 
 from . import interpreter, ports
 from .address import address as parsed
+from .errors import ToolError
 from .ports import LOOPBACK
 
 START_TIMEOUT = 20.0  # seconds until a broker must accept connections
@@ -32,7 +33,7 @@ _RETRY = 0.01  # seconds between two connection attempts while it starts
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
 
 
-class BrokerError(RuntimeError):
+class BrokerError(ToolError):
     """A broker could not be found or started; the text says what to do."""
 
 
@@ -423,8 +424,7 @@ def embedded(*, port: int = 0, users: Mapping[str, str] | None = None, version: 
 def external(address: str, tls: bool = False) -> Broker:
     """Return the broker that already runs at `host` or `host:port`.
 
-    The default port is 1883, and 8883 with `tls`. Raises BrokerError if none answers, and
-    ToolError if it is no address.
+    The default port is 1883, and 8883 with `tls`. Raises ToolError if none answers.
 
     An IPv6 address stands in brackets: `[::1]:1883`.
     """

@@ -50,7 +50,7 @@ class Desk:
 
 
 def reached(address: str, user: str | None, trust: Trust | None) -> Desk:
-    """Return the way by the broker at `host` or `host:port`. Raises BrokerError."""
+    """Return the Desk of the broker at `host` or `host:port`. Raises ToolError."""
     return Desk(brokers.external(address, trust is not None), user, trust)
 
 

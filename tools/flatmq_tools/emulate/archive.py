@@ -59,7 +59,6 @@ micropython.kbd_intr(3)
 # ones would take the memory that an update needs.
 _LARGER_READS = b"""\
 import flashbdev, vfs
-from ..errors import ToolError
 vfs.umount("/")
 vfs.mount(vfs.VfsLfs2(flashbdev.bdev, readsize=128), "/")
 del flashbdev, vfs
