@@ -15,7 +15,7 @@ _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this
 _NO_ACKNOWLEDGEMENT = const(5)
 _RULE = const(15)  # larger numbers are rules that a packet breaks: see `reasons`
-_ANSWERS = const((0x90, 0xB0))  # SUBACK and UNSUBACK
+_ANSWERS = const((9, 11))  # SUBACK and UNSUBACK
 _REPORT = const(3)  # closes on a subscription after which the application is informed
 
 
@@ -141,7 +141,7 @@ def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: b
     """
     n = c.subs.count(c)
     reason = "closed the connection on"
-    if error.__class__ is int and error > _RULE and step in _ANSWERS:
+    if error.__class__ is int and error > _RULE and step >> 4 in _ANSWERS:
         reason = "broke a rule in its answer to"
         flight = None  # no message is the cause
     elif error is _NO_ACKNOWLEDGEMENT:
