@@ -46,10 +46,6 @@ def test_the_commands_in_the_tests_and_of_the_proofs_are_there() -> None:
             "hostile.chance --link tcp --version 4 --packets 10000000 --device 500000",
         ),
         (
-            "fuzz-long --link tls --minutes 5",
-            "hostile.chance --link tls --version 4 --packets 20000 --device 500 --minutes 5",
-        ),
-        (
             "fuzz-long --version 5 --packets 80",
             "hostile.chance --link tcp --version 5 --packets 80 --device 4",
         ),
