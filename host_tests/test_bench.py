@@ -11,13 +11,11 @@ import pytest
 from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import masked, peers, versions, work
 from flatmq_rigs.bench.clients import CLIENTS, Client
-from flatmq_rigs.bench.figures import CPU, HELD, OPERATIONS, RATE, Job, Results
-from flatmq_rigs.bench.report import Report
+from flatmq_rigs.bench.figures import CPU, HELD, OPERATIONS, RATE, Job
 from flatmq_rigs.bench.runner import Runner
 from flatmq_rigs.bench.source import Source
-from flatmq_rigs.bench.targets import FLATMQ, TARGETS
-from flatmq_rigs.bench.versions import EXTRAS, LIMIT, NEW, OLD, Versions
-from flatmq_rigs.bench.work import BITS, FLOOR, MIXES, UMQTT, Work
+from flatmq_rigs.bench.versions import EXTRAS, NEW, OLD
+from flatmq_rigs.bench.work import BITS, FLOOR, MIXES, UMQTT
 from flatmq_tools import broker
 
 MEASURED = ("flatmq", "umqtt.simple")
@@ -89,58 +87,6 @@ def test_what_takes_too_long_over_a_websocket_is_said() -> None:
     (missed,) = both.missed()
     assert missed.endswith("over a WebSocket: 3 times TCP, more than 2.5")
     assert f"| {work.OPERATIONS['publish']}, 64-bit | 3 | 0 |" in both.markdown()
-
-
-def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
-    results = Results()
-    assert not any(target.met(target.value(results)) for target in TARGETS)
-    results.rounds[FLATMQ.key, "publish"] = [2.0, 12.0, 4.0]
-    results.rounds["floor", "publish"] = [1.0, 3.0, 4.0]
-    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
-    assert results.ratio(FLATMQ, "publish") == 2.0
-    assert results.median(FLATMQ, "publish") == 4.0
-    written = Report([FLATMQ], results).markdown([], with_targets=True)
-    assert "| publish QoS 0, each sent off with flush() | ≤ 3 × floor | 2 | met |" in written
-    assert "| flatmq | 4 | 2 | - | - | - | - | - |" in written
-    assert "- flatmq, held: MemoryError: no room" in written
-
-
-def test_the_worst_ratio_is_that_of_the_slowest_operation() -> None:
-    alone = Work()
-    alone.add("64-bit", [f"@us {work.FLATMQ} idle 1", f"@us {UMQTT} idle 2"])
-    assert alone.ratio("64-bit", work.FLATMQ, UMQTT, "idle") == 0.5
-    assert alone.worst("64-bit") is None  # as long as one is missing
-    alone = Work()
-    for name in ALL:
-        alone.add("64-bit", [f"@us {work.FLATMQ} {name} {n}" for n in (1, 9, 2)])
-        alone.add("64-bit", [f"@us {UMQTT} {name} 4"])
-    alone.add("64-bit", [f"@us {work.FLATMQ} ping 12"] * 4)
-    assert alone.worst("64-bit") == 3
-    found = [t for t in TARGETS if "link in memory" in t.text]
-    assert [t.value(Results(work=alone)) for t in found] == [3, None]
-
-
-def test_what_takes_more_at_mqtt_5_than_the_limit_is_said() -> None:
-    both = Versions()
-    times = {(OLD, "idle"): (-19, 2, 9), (NEW, "idle"): (-30, 2.5, 3)}
-    for name in versions.OPERATIONS:
-        both.add("64-bit", [f"@us {OLD} {name} {n}" for n in times.get((OLD, name), (2, 2, 4))])
-        both.add("64-bit", [f"@us {NEW} {name} {n}" for n in times.get((NEW, name), (7, 2, 2))])
-    # Of a difference the median counts: the least may be below 0 on a busy machine.
-    assert both.ratio_of("64-bit", "idle") == 1.25
-    idle = both.missed()
-    assert len(idle) == 1 and "poll with nothing to do, 64-bit: 1.25 times" in idle[0]
-    both.add("64-bit", [f"@us {OLD} receive 0.5", f"@us {NEW} receive 1"])
-    for name in EXTRAS:  # what only MQTT 5 has has no limit
-        both.add("64-bit", [f"@us {OLD} {name} 1", f"@us {NEW} {name} 9"])
-    said = f"receive QoS 0, one at a time, 64-bit: 2 times 3.1.1, more than {LIMIT}"
-    assert sorted(both.missed()) == sorted([*idle, said])
-    for line in (
-        "| receive QoS 0, one at a time | 0.5 | 1 | 2 | MISSED |",
-        "| PINGREQ and PINGRESP | 2 | 2 | 1 | met |",
-        "| publish QoS 0 with a topic alias | 1 | 9 | 9 |  |",
-    ):
-        assert line in both.markdown()
 
 
 def test_a_cache_with_another_version_is_replaced(

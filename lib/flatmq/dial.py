@@ -81,7 +81,7 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     if c.gate is not None:
         c.gate(sure)  # if it raises, the next poll handles this CONNACK again
     if c.large:
-        c.large.trusted = sure
+        c.large.trusted = same
     c.sent = c.two.resume(c, sure) if c.two else 0
     if c.unsure:
         c.asked = True
