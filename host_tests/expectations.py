@@ -1,7 +1,6 @@
 """The known behaviour of each broker where brokers differ; both interpreters read this file.
 
-The scenarios hold each broker to its rows. docs/brokers.md says it in words; test_brokers.py has
-what no scenario shows.
+The scenarios hold each broker to its rows. docs/brokers.md says it in words.
 """
 
 EXPECTED: "dict[str, dict]" = {

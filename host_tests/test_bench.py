@@ -11,10 +11,9 @@ import pytest
 from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import peers, work
 from flatmq_rigs.bench.clients import CLIENTS, Client
-from flatmq_rigs.bench.figures import CPU, FLATMQ, HELD, OPERATIONS, RATE, TARGETS, Results
-from flatmq_rigs.bench.report import Report
+from flatmq_rigs.bench.figures import CPU, HELD, OPERATIONS, RATE
 from flatmq_rigs.bench.source import Source
-from flatmq_rigs.bench.work import BITS, FIVE, UMQTT, WEBSOCKET, Work
+from flatmq_rigs.bench.work import BITS, FIVE, UMQTT, WEBSOCKET
 from flatmq_tools import broker
 
 MEASURED = ("flatmq", "umqtt.simple", "flatmq, .mpy in ROMFS")
@@ -69,39 +68,6 @@ def test_every_operation_over_a_link_in_memory(bench_build: Path) -> None:
     assert left <= {"receive_bytes"}
     assert None not in {alone.worst(bits, *pair) for bits in BITS for pair in PAIRS}
     assert alone.markdown().count("| … eight topics in turn, four subscriptions |") == 2
-
-
-def test_ratios_are_medians_of_the_ratios_within_a_round() -> None:
-    results = Results()
-    assert not any(target.met(target.value(results)) for target in TARGETS)
-    results.rounds[FLATMQ.key, "publish"] = [2.0, 12.0, 4.0]
-    results.rounds["floor", "publish"] = [1.0, 3.0, 4.0]
-    results.failures[FLATMQ.key, "held"] = "MemoryError: no room"
-    assert results.ratio(FLATMQ, "publish") == 2.0
-    assert results.median(FLATMQ, "publish") == 4.0
-    written = Report([FLATMQ], results).markdown([])
-    assert "| publish QoS 0, each sent off with flush() | ≤ 3 × floor | 2 | met |" in written
-    assert "| flatmq | 4 | 2 | - | - | - | - | - |" in written
-    assert "- flatmq, held: MemoryError: no room" in written
-
-
-@pytest.mark.parametrize(("pair", "limit"), [*zip(PAIRS, (1, 1.15, 2.5), strict=True)])
-def test_the_target_is_for_the_slowest_operation(pair: tuple[str, str], limit: float) -> None:
-    client, other = pair
-    alone = Work()
-    for name in ("publish", "ping"):
-        alone.add("64-bit", [f"@us {client} {name} {limit * n}" for n in (1, 9, 4)])
-        alone.add("64-bit", [f"@us {other} {name} 4"])
-    results = Results(work=alone)
-
-    def met() -> list[bool]:
-        values = [(target, target.value(results)) for target in TARGETS]
-        return [target.met(value) for target, value in values if value is not None]
-
-    assert (alone.worst("64-bit", client, other), met()) == (limit, [True])
-    alone.rounds["64-bit", client, "publish"] = [limit * 8]
-    assert (alone.worst("64-bit", client, other), met()) == (2 * limit, [False])
-    assert f"| {work.OPERATIONS['publish']} | " in alone.markdown()
 
 
 def test_a_cache_with_another_version_is_replaced(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from flatmq_rigs.proxy import DOWN, UP, Direction, Fault, Proxy, Rules, Way
-from observer import until
 
 HOST = "127.0.0.1"
 PATIENCE = 20  # seconds until what must come is given up
@@ -20,8 +18,6 @@ QUIET = 0.1  # seconds in which what must not come does not
 BOTH: list[Direction] = [UP, DOWN]
 BIG = bytes(range(256)) * 800  # three times what the proxy reads at once
 PACKETS = [b"\x10\3abc", b"\xc0\0", b"\x30\x80\x01" + bytes(128), b"\x40\2\x30\x30", b"\x62\2\0\1"]
-
-RESET = b"\1\0\0\0\0\0\0\0"  # SO_LINGER with which close() resets
 
 Ends = dict[Direction, socket.socket]
 
@@ -125,22 +121,6 @@ def shows(end: socket.socket, fault: Fault, before: bytes) -> bool:
     return read(end, len(before)) == before and is_quiet(end)
 
 
-@pytest.mark.parametrize("way", BOTH)
-def test_bytes_pass_unharmed_until_both_ends_have_closed(bench: Bench, way: Direction) -> None:
-    proxy = bench.proxy()
-    link = bench.link(proxy)
-    assert passes(link, way, BIG)
-    link[way].sendall(b"last words")
-    link[way].shutdown(socket.SHUT_WR)
-    assert read(link[other(way)]) == b"last words"
-    link[other(way)].sendall(b"answer")
-    assert proxy.open == 1
-    link[other(way)].close()
-    assert read(link[way]) == b"answer"
-    link[way].close()
-    until("the end of the link", lambda: proxy.open == 0)
-
-
 @pytest.mark.parametrize(
     ("way", "fault", "limit"),
     [
@@ -188,26 +168,6 @@ def test_watch_has_a_fault_happen_instead_of_a_packet(
     assert seen == [packet[0] for packet in PACKETS]
 
 
-@pytest.mark.parametrize("fault", ["silence", "stall"])
-@pytest.mark.parametrize("is_reset", [False, True])
-def test_a_quiet_link_hides_the_end_of_one_from_the_other(
-    bench: Bench, fault: Fault, is_reset: bool
-) -> None:
-    """As with a cable that was pulled; the link ends when both have gone."""
-    proxy = bench.proxy()
-    link = bench.link(proxy)
-    proxy.strike(fault)
-    link[UP].sendall(b"unread")
-    if is_reset:
-        link[UP].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    link[UP].close()
-    assert is_quiet(link[DOWN])
-    if not is_reset:
-        assert proxy.open == 1
-        link[DOWN].close()
-        until("the end of the link", lambda: proxy.open == 0)
-
-
 def test_silence_takes_everything_and_a_stall_nothing(bench: Bench) -> None:
     proxy = bench.proxy()
     link = bench.link(proxy)
@@ -235,46 +195,3 @@ def test_one_direction_is_late_or_changed_and_not_the_other(bench: Bench, way: D
     link[way].sendall(b"late and more")
     assert read(link[other(way)]) == b"LATE"
     assert time.monotonic() - began >= 0.2
-
-
-def test_an_idle_link_is_cut(bench: Bench) -> None:
-    link = bench.link(bench.proxy(Rules(idle=QUIET)))
-    link[UP].sendall(b"something")
-    assert read(link[DOWN]) == b"something"
-    assert read(link[UP]) == b""
-
-
-def test_refuse_and_accept_again_at_the_same_port(bench: Bench) -> None:
-    proxy = bench.proxy()
-    links = [bench.link(proxy)]
-    for _ in range(2):
-        proxy.refuse()
-        with pytest.raises(ConnectionRefusedError):
-            bench.client(proxy)
-        proxy.refuse(False)
-        links.append(bench.link(proxy))
-    proxy.refuse()
-    assert all(passes(link, UP) for link in links)  # a link that is open is not refused
-    for link in links:  # whose ends have the port as well
-        for end in link.values():
-            end.close()
-    until("the end of the link", lambda: proxy.open == 0)
-    if sys.platform == "linux":  # elsewhere no socket refuses and keeps its port
-        with socket.socket() as thief, pytest.raises(OSError, match="in use"):
-            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            thief.bind((HOST, proxy.port))
-
-
-def test_stop_closes_everything_and_raises_what_watch_did(bench: Bench) -> None:
-    def watch(way: Direction, first: int) -> None:
-        raise KeyError(first)
-
-    proxy = Proxy(HOST, bench.port, lambda count: Rules(watch=watch))
-    quiet, link = bench.link(proxy), bench.link(proxy)
-    link[UP].sendall(b"\xc0\0")
-    assert read(link[UP]) == b""
-    with pytest.raises(KeyError):
-        proxy.stop()
-    assert read(quiet[UP]) == read(quiet[DOWN]) == b""
-    with pytest.raises(ConnectionRefusedError):
-        bench.client(proxy)

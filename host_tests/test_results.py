@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatmq_rigs.results import insert, markers, number, rows, table, tables, write
+from flatmq_rigs.results import insert, markers, rows, table, tables, write
 
 BEGIN, END = markers("bench")
 
@@ -15,16 +15,6 @@ def test_a_section_replaces_what_is_between_its_markers_or_is_appended():
     for half in (BEGIN, END, f"{END}\n{BEGIN}"):
         with pytest.raises(ValueError, match="bench:begin"):
             insert(half, "bench", "new")
-
-
-def test_the_file_is_made_and_written_again(tmp_path):
-    path = tmp_path / "docs" / "results.md"
-    write(path, "bench", "first")
-    write(path, "bench", "second")
-    text = path.read_text(encoding="utf-8")
-    assert "second" in text
-    assert "first" not in text
-    assert text.count(BEGIN) == 1
 
 
 def test_tables_are_files_beside_the_document(tmp_path):
@@ -45,11 +35,3 @@ def test_tables_are_files_beside_the_document(tmp_path):
     assert len(tables(path, "size-tls")) == 1
     with pytest.raises(ValueError, match=r"two tables under one heading, size\.csv"):
         write(path, "size", f"{first}\n\n{second}")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "-"), (0, "0"), (0.0, "0"), (0.21875, "0.219"), (14.06, "14.1"), (15896, "15,896")],
-)
-def test_numbers(value, text):
-    assert number(value) == text

@@ -5,18 +5,15 @@ That it keeps the standard by itself is in the scenarios, with the brokers that 
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from brokers import core
 from brokers.core import Core, types
 from packets import build
 from packets.build import ack, ending, publish, subscribe
-from packets.properties import Id, Pairs, properties
+from packets.properties import Id, properties
 from packets.strict import Connect, Filter, Packet, packet, split
 
-KEPT = [(Id.SESSION_EXPIRY, 100)]
 ENDED = Packet("")
 
 
@@ -41,33 +38,10 @@ class Client(core.Connection):
         ended = [ENDED] * self.ended
         return [packet(first, body, self.at) for first, body in packets] + ended
 
-    def hello(self, name: bytes = b"a", more: Pairs = (), **fields: Any) -> Packet:
-        """Send CONNECT, and return the first packet that comes."""
-        return self.ask(build.connect(Connect(name, **fields), more, level=self.at))[0]
-
 
 @pytest.fixture
 def broker() -> Core:
     return Core()
-
-
-@pytest.mark.parametrize("level", [4, 5])
-def test_a_message_at_qos_2_both_ways(broker: Core, level: int) -> None:
-    client = Client(broker, level)
-    more = properties([(Id.CONTENT_TYPE, b"c")]) if level == 5 else ()
-    client.hello(clean_start=level == 5)
-    asked = Packet("SUBSCRIBE", 1, filters=(Filter(b"t/+", 2),))
-    assert client.ask(build.encode(asked, level)) == [Packet("SUBACK", 1, codes=b"\2")]
-    data = publish(b"t/1", b"x", 2, 9, more if level == 5 else None)
-    message = Packet("PUBLISH", 1, b"t/1", b"x", 2, properties=properties(more))
-    assert client.ask(data) == [message, Packet("PUBREC", 9)]
-    assert client.ask(ack("PUBREL", 9)) == [Packet("PUBCOMP", 9)]
-    assert client.ask(ack("PUBREC", 1)) == [Packet("PUBREL", 1)]
-    assert client.ask(ack("PUBCOMP", 1) + build.PINGREQ) == [Packet("PINGRESP")]
-    gone = Packet("UNSUBSCRIBE", 2, filters=(Filter(b"t/+"),))
-    assert [p.name for p in client.ask(build.encode(gone, level))] == ["UNSUBACK"]
-    assert [each.payload for each in broker.onward] == [b"x"]
-    assert (broker.levels, broker.complaints) == ([level], [])
 
 
 LIMITS = [(Id.RECEIVE_MAXIMUM, 2), (Id.TOPIC_ALIAS_MAXIMUM, 3), (Id.MAXIMUM_PACKET_SIZE, 99)]
@@ -105,18 +79,3 @@ def test_a_complaint(broker: Core, code: int | None, words: str, data: bytes) ->
     assert [packet.code for packet in packets[-2:-1]] == ([code] if code else [])
     (complaint,) = broker.complaints
     assert words in complaint
-
-
-def test_a_message_again_without_dup(broker: Core) -> None:
-    message = publish(b"t", b"", 2, 5)
-    for data, answers in (
-        (message, [Packet("PUBREC", 5)]),
-        (message, [Packet("DISCONNECT", code=0x82), ENDED]),
-        (publish(b"t", b"", 2, 5, dup=1), [Packet("PUBREC", 5)]),
-    ):
-        client = Client(broker)
-        client.hello(more=KEPT, clean_start=0)
-        assert client.ask(data) == answers
-        broker.closed(client)
-    assert "[MQTT-3.3.1-1]" in broker.complaints[0]
-    assert len(broker.onward) == 1

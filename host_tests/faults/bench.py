@@ -15,7 +15,7 @@ from flatmq_rigs.links import Listening
 from flatmq_tools import bytecode, interpreter
 from scenario_child import ScenarioError, converse
 
-from .catalogue import LINKS, OVER, SCENARIOS, Scenario, heap, version
+from .catalogue import LINKS, OVER, SCENARIOS, Scenario, brokers, heap, version
 from .stage import MOSQUITTO, UNBOUNDED, Stage
 
 HERE = Path(__file__).parent
@@ -67,7 +67,7 @@ def cases(waiting_first: bool = True) -> list[Case]:
     return [
         Case(scenario, kind, python)
         for scenario in sorted(SCENARIOS, key=lambda s: waiting_first and not s.waits)
-        for kind in scenario.brokers
+        for kind in brokers(scenario)
         for python in PYTHONS
     ]
 
@@ -159,7 +159,7 @@ class Bench:
                 raise interpreter.InterpreterError(interpreter.MISSING)
             command = found
         # What a failed handshake loads on top of all else is met by chance.
-        twice = case.scenario.twice or (case.broker in OVER and case.scenario.module == "wedges")
+        twice = case.scenario.twice or (case.broker in OVER and case.scenario.module == "often")
         return [
             *command,
             "-m",

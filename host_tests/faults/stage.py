@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -18,10 +17,8 @@ from brokers.fake import FakeBroker
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools.broker import LOOPBACK, Broker
-from packets.properties import Id, properties
-from packets.strict import Packet
 
-from .catalogue import LINKS, version
+from .catalogue import LINKS
 from .ledger import Ledger, Message, payload, read
 
 # What an observer who is away misses nothing with.
@@ -31,8 +28,6 @@ UNBOUNDED = "max_inflight_messages 0\n"
 # One that is killed sends messages at QoS 2 twice where there is no limit at all, and loses the
 # first one above the limit: no scenario has so many.
 ROOM = "max_inflight_messages 5000\n"
-EVERY_TYPE = frozenset(range(16))  # of packet
-FORBIDDEN = b"forbidden"  # how a topic ends on which the fake broker closes, or that it refuses
 PATIENCE = 20.0  # seconds that a broker may take for anything that is asked of it here
 
 
@@ -127,17 +122,14 @@ class Stage:
         self._next_rules = Rules()
         self._always = Rules()
         self._blackholes: list[socket.socket] = []
-        self._flood: threading.Thread | None = None
         self._own: Broker | Listening | None = None
         self._fake: FakeBroker | None = None
-        self._version = version(kind)
         self._collector: Onlooker | None = None
         self._clear = LINKS[kind] == "tcp"
         self.ca = ""
         self.broker: Broker
         if kind.startswith("fake"):
             self.broker = self._own = self._fake = FakeBroker()
-            self._fake.forbidden = FORBIDDEN
             port = self.broker.port
         else:
             if shared is None:
@@ -164,8 +156,6 @@ class Stage:
                 hole.close()
             if self._own:
                 self._own.stop()
-            if self._flood:
-                self._flood.join()
 
     def hear(self, words: list[str]) -> None:
         """Handle a line that the scenario printed."""
@@ -310,10 +300,6 @@ class Stage:
                 settler.settle()
         self.broker.kill()
 
-    def do_held(self) -> str:
-        """Return whether something is withheld: "yes" or "no"."""
-        return "yes" if self._broker_told.keeps_back() else "no"
-
     def do_restart(self) -> None:
         self.broker.restart()
 
@@ -373,102 +359,6 @@ class Stage:
         publisher = Onlooker(self.broker, f"{self._token}-publisher", clean=True)
         with publisher.online():
             publisher.publish(data)
-
-    # What the fake broker does
-
-    @property
-    def _broker_told(self) -> FakeBroker:
-        if self._fake is None:
-            raise StageError("only the fake broker can be scripted")
-        return self._fake
-
-    def do_connack(self, answer: str, end: str = "") -> None:
-        """The next CONNECT is answered with these bytes ("-": none); "end" closes after them."""
-        data = b"" if answer == "-" else bytes.fromhex(answer)
-        self._broker_told.answer_connect(data, end == "end")
-
-    def do_send(self, data: str) -> None:
-        """Bytes, to the client, which may acknowledge them."""
-        self._broker_told.takes_strays = True
-        self._broker_told.send(bytes.fromhex(data))
-
-    def do_flood(self, topic: str, size: str) -> None:
-        """Send the beginning of a PUBLISH at QoS 1 that claims the maximum length.
-
-        The connection ends once `size` bytes of it have passed. It begins when this
-        returns.
-        """
-        self._flood = threading.Thread(target=self._pour, args=(topic.encode(), int(size)))
-        self._flood.start()
-
-    def _pour(self, name: bytes, size: int) -> None:
-        head = b"\x32\xff\xff\xff\x7f" + len(name).to_bytes(2, "big") + name + b"\0\7"
-        if self._version == 5:
-            head += b"\0"  # no properties
-        before = self.proxy.passed[-1]["down"]
-        self._broker_told.send(head + bytes(size))
-        self._until_passed(before + len(head) + size)
-        self.proxy.strike("cut")
-
-    def do_close_on(self, *kinds: str) -> None:
-        """End a connection on which a packet of these types comes."""
-        self._broker_told.close_on(frozenset(map(int, kinds)))
-
-    def do_downgrade(self, on: str) -> None:
-        """Answer a message at QoS 2 with PUBACK."""
-        self._broker_told.downgrades = on == "1"
-
-    def do_withhold(self, *kinds: str) -> None:
-        """Packets of these types; of every type where none is named."""
-        self._broker_told.withhold(frozenset(map(int, kinds)) or EVERY_TYPE)
-
-    def do_release(self) -> None:
-        """Send what was withheld."""
-        self._broker_told.release()
-
-    def do_answer(self, name: str, code: str, topic: str = "") -> None:
-        """Answers of that name have that reason code; with a topic, those to requests for it."""
-
-        def concerns(request: Packet) -> bool:
-            topics = [request.topic, *(each.topic for each in request.filters)]
-            return not topic or topic.encode() in topics
-
-        self._broker_told.answer_with(name, int(code, 16), when=concerns)
-
-    def do_answer_as_usual(self) -> None:
-        """Forget what `answer` asked for."""
-        self._broker_told.answer_as_usual()
-
-    def do_announce(self, *pairs: str) -> None:
-        """Properties of each CONNACK from now on, as identifier:value; none if there are none."""
-        numbers = [pair.split(":") for pair in pairs]
-        self._broker_told.announces = properties((Id(int(i, 16)), int(v)) for i, v in numbers)
-
-    def do_disconnect(self, code: str) -> None:
-        """DISCONNECT with a reason code for the client, and the end of the connection."""
-        self._broker_told.disconnect(int(code, 16))
-
-    def do_pass_time(self, seconds: str) -> None:
-        """Let this many seconds pass for the sessions of clients that are away.
-
-        It begins once the broker has noticed that they are away.
-        """
-        broker = self._broker_told
-        if not broker.until(lambda: not broker.connections, PATIENCE):
-            raise StageError("the broker still has a connection")
-        broker.pass_time(int(seconds))
-
-    def do_left(self) -> str:
-        """The reason codes of all DISCONNECT from the client so far, in hex."""
-        with self._broker_told.lock:
-            codes = [p.code for p in self._broker_told.received if p.name == "DISCONNECT"]
-        return " ".join(f"{code:x}" for code in codes) or "none"
-
-    def do_published(self, topic: str) -> str:
-        """Return how many PUBLISH to a topic the client has sent."""
-        with self._broker_told.lock:
-            sent = [p for p in self._broker_told.received if p.name == "PUBLISH"]
-        return str(sum(p.topic == topic.encode() for p in sent))
 
     # How the ledger counts
 

@@ -6,7 +6,6 @@ All but the wire is real.
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,13 +15,11 @@ import pytest
 from flatmq_rigs import results
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import boards, broker, bytecode, emulate, remote
+from flatmq_tools import broker, bytecode, remote
 from flatmq_tools.remote import Remote, RemoteError
 from hil import bench, suite
 from hil.__main__ import main
-from hil.command import UsageError, where
 from hil.emulated_board import EmulatedBoard
-from images import downloads
 
 SECRET = "se:cret w0rd"
 MAIN = b"print('hello from main')\nwhile True: pass\n"
@@ -151,22 +148,6 @@ def test_what_fails_is_a_row(
     assert "not the w0rd" not in shown
 
 
-def test_a_board_without_a_network(
-    tmp_path: Path,
-    variables: pytest.MonkeyPatch,
-    mosquitto: broker.Broker,
-    run: Callable[..., Run],
-) -> None:
-    variables.setattr(suite, "SCRIPTED", ())
-    with EmulatedBoard(tmp_path, radio=False) as board:
-        there = {"BOARD_PORT": board.address, "BOARD_BROKER": mosquitto.address}
-        status, shown, rows = run(**there, BOARD_WIFI="net:word")
-    assert status == 0, shown
-    not_run = [figure for figure, mark in rows.values() if mark == "not run"]
-    assert not_run == ["the board has no network"] * NETWORK_ROWS
-    assert rows["heap taken after the first `subscribe`"][1] == "ok"
-
-
 def test_without_a_broker_and_without_the_other_client(
     tmp_path: Path, variables: pytest.MonkeyPatch, run: Callable[..., Run]
 ) -> None:
@@ -194,47 +175,6 @@ def _allocating() -> bytes:
     return bytecode.mpy(changed, "flatmq/__init__.py", lean=True)
 
 
-@pytest.mark.parametrize("command", [main, bench.main])
-def test_without_a_board_it_says_so(
-    command: Callable[[list[str]], int],
-    variables: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert command([]) == 0
-    assert "NOT run: BOARD_PORT is not set" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("firmware", "said"),
-    [
-        ("absent.uf2", "EMULATE=absent.uf2: there is no such file"),
-        (__file__, "the emulator ended with status 1: ValueError: not a firmware"),
-    ],
-)
-def test_a_board_that_cannot_be_emulated(
-    firmware: str,
-    said: str,
-    variables: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    dies = [sys.executable, "-c", "raise ValueError('not a firmware')"]
-    variables.setattr(emulate, "MACHINE", dies)
-    variables.setenv("EMULATE", firmware)
-    assert main([]) == 2
-    assert capsys.readouterr().out.splitlines()[-1] == f"Error: {said}"
-
-
-def test_an_esp32_needs_a_qemu(
-    tmp_path: Path, variables: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    firmware = tmp_path / "firmware.bin"
-    firmware.write_bytes(downloads.esp32(boards.load("esp32"), 0x54321))
-    variables.setenv("EMULATE", str(firmware))
-    variables.setenv("PATH", "")
-    assert main([]) == 2
-    assert "Error: no qemu-system-xtensa on the PATH" in capsys.readouterr().out
-
-
 def test_a_port_where_no_board_answers() -> None:
     """Something listens there, but no MicroPython; and then nothing does."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -260,16 +200,3 @@ def test_a_board_that_boots_for_longer_than_a_try(
             for n in range(5):
                 assert desk.run(f"print({n})") == [str(n)]
             desk.reset()
-
-
-def test_the_variables() -> None:
-    for name, value in (
-        ("BOARD_WIFI", "only-a-name-s3cret"),
-        ("BOARD_BROKER", "no.such.host.invalid:1883"),
-    ):
-        with pytest.raises(UsageError, match=name) as raised:
-            where({"BOARD_PORT": "x", name: value})
-        assert "s3cret" not in str(raised.value)
-    found = where({"BOARD_PORT": "x", "BOARD_WIFI": "a:b:c", "BOARD_BROKER": "127.0.0.1"})
-    assert found.wifi == ("a", "b:c")
-    assert found.broker == found.desk == ("127.0.0.1", 1883)

@@ -3,7 +3,7 @@
 `python -m hostile.chance --packets N` goes on until N packets that were changed have been fed, in
 several processes with a seed each, or until `--minutes` are over. Then it has MicroPython run a
 share of them: with the same outcome, and with the heap as it was. With `--link websocket` they
-come in the frames of a WebSocket, with `--link tls` in the records of TLS.
+come in the frames of a WebSocket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from flatmq_rigs import certificates, results
+from flatmq_rigs import results
 from flatmq_tools import bytecode, interpreter
 from hostile import grammar, judge, replay
 
@@ -37,7 +37,7 @@ BATCH = 200  # cases that MicroPython is given at a time
 SHARE = 20  # cases that a process judges at a time
 
 Counts = Counter[str]
-TITLES = {"tcp": "", "websocket": ", over WebSocket", "tls": ", inside TLS"}
+TITLES = {"tcp": "", "websocket": ", over WebSocket"}
 COUNTED = {
     "frames": "frames of the server",
     "frames changed": "frames, and answers to the upgrade, that were changed",
@@ -83,8 +83,6 @@ def on_desk(
     seconds: float = math.inf,
 ) -> Counts:
     """Judge this many changed packets, or fewer in that time, with a process for each seed."""
-    if link == "tls":
-        certificates.loopback()  # before there are processes, each of which would make one
     until = time.monotonic() + seconds
     total: Counts = Counter()
     task = shown.add_task("CPython, with the oracle", total=packets)
@@ -109,13 +107,12 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
     command = interpreter.command(HEAP)
     if command is None:
         raise interpreter.InterpreterError(interpreter.MISSING)
-    folder = str(certificates.loopback()) if link == "tls" else ""
     with tempfile.NamedTemporaryFile(suffix=".cases") as file:
         for data in batch:
             file.write(len(data).to_bytes(4, "big") + data)
         file.flush()
         done = subprocess.run(
-            [*command, str(HERE / "replay.py"), file.name, link, folder],
+            [*command, str(HERE / "replay.py"), file.name, link],
             env=interpreter.environment(bytecode.library(), HERE.parent),
             capture_output=True,
             text=True,
@@ -126,7 +123,7 @@ def compare(batch: list[bytes], link: str = "tcp") -> list[str]:
     wrong = []
     for data, line in zip(batch, lines, strict=False):
         checksum, growth, *error = line.split(" ", 2)
-        here = replay.outcome(data, replay.runner(link, folder))
+        here = replay.outcome(data, replay.runner(link))
         if (int(checksum), "".join(error).strip()) != (here[0], here[2]) or int(growth) > 0:
             wrong.append(f"case {data.hex()}\nMicroPython: {line}\nCPython:     {here}")
     if len(lines) != len(batch):
@@ -240,7 +237,7 @@ def main() -> int:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     if options.results:
         name = "fuzz-v5" if options.version == 5 else "fuzz"
-        name += {"tcp": "", "websocket": "-websocket", "tls": "-in-tls"}[options.link]
+        name += {"tcp": "", "websocket": "-websocket"}[options.link]
         results.write(options.results, name, text)
     return 0
 

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from flatmq_rigs import certificates
-from hostile import cases, drive, framed, secured
+from hostile import cases, drive, framed
 from hostile.oracle import Oracle
 from hostile.websocket_oracle import WebSocketOracle
 
 HANGS = 60  # seconds for one case, which takes a millisecond or two
-LINKS = ("tcp", "websocket", "tls")
+LINKS = ("tcp", "websocket")
 
 
 class Finding(Exception):
@@ -82,10 +81,7 @@ def held_the_same() -> Callable[..., bool]:
 
 
 def run(data: bytes, link: str = "tcp", oracle: Oracle | None = None) -> Counter[str]:
-    """Run a case over a link; raise what is wrong with it. Return what came of its WebSockets.
-
-    Inside TLS every event must be the same as over TCP, too.
-    """
+    """Run a case over a link; raise what is wrong with it. Return what came of its WebSockets."""
     oracle = oracle or Oracle(cases.decode(data)[0])
     with watched():
         if link == "websocket":
@@ -93,13 +89,7 @@ def run(data: bytes, link: str = "tcp", oracle: Oracle | None = None) -> Counter
             server = framed.run(data, oracle, held_the_same(), below)
             below.counts.update({"frames": server.frames, "frames changed": server.changed})
             return below.counts
-        if link == "tls":
-            secured.run(data, oracle, held_the_same(), str(certificates.loopback()))
-            over_tcp = Oracle(oracle.options)
-            run(data, "tcp", over_tcp)
-            assert oracle.log == over_tcp.log, "other events than without TLS"
-        else:
-            drive.run(data, oracle, held_the_same())
+        drive.run(data, oracle, held_the_same())
     return Counter()
 
 

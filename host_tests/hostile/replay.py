@@ -1,6 +1,6 @@
 """Run cases and print a line on each, on CPython or MicroPython.
 
-Usage: `replay.py FILE LINK FOLDER`. The file holds cases, each after its size in four bytes,
+Usage: `replay.py FILE LINK`. The file holds cases, each after its size in four bytes,
 big-endian. The line is\nCHECKSUM GROWTH [ERROR]
 
 CHECKSUM is that of every event, so two interpreters agree where it is the same. GROWTH is what the
@@ -38,7 +38,7 @@ def load():
     from flatmq import Client
     from flatmq.message import Message
 
-    for name in ("stream_tls", "stream_websocket", "v5"):  # what differs on CPython
+    for name in ("stream_websocket", "v5"):  # what differs on CPython
         __import__("flatmq." + name)
     KEPT.extend([flatmq.port.load(name, "") for name in RARE])
     KEPT[0].let_go = lambda: None
@@ -82,10 +82,7 @@ def fill(client):
         for _ in range(more):
             some.append(None)
         some[:] = now
-    now = client.subscriptions[:]
-    client.subscriptions.extend([None] * 3)  # with many it remembers more topic names
-    load("subscribing", "").extend(client)
-    client.subscriptions[:] = now
+    load("subscribing", "").extend(client, 3)  # with many it remembers more topic names
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         for qos in (0, 1, 2):
             client.address(topic, qos)
@@ -153,17 +150,10 @@ class Heap:
         return self.growth <= 0
 
 
-def runner(link, folder=""):
-    """Return a function that runs a case over a link.
-
-    The links are "tcp", "websocket", or "tls" with the certificates in a folder.
-    """
+def runner(link):
+    """Return a function that runs a case over "tcp" or "websocket"."""
     if link == "tcp":
         return drive.run
-    if link == "tls":
-        from hostile import secured
-
-        return lambda data, note, marked: secured.run(data, note, marked, folder)
     from hostile import framed
 
     return framed.run
@@ -181,10 +171,10 @@ def outcome(data, run=drive.run):
     return digest.value, heap.growth, error
 
 
-def main(path, link, folder):
+def main(path, link):
     """Print the outcome of each case in a file."""
     load()
-    run = runner(link, folder)
+    run = runner(link)
     five = False
     with open(path, "rb") as file:
         while True:

@@ -15,18 +15,15 @@ import pytest
 
 import sizes
 from conftest import ROOT
-from flatmq.stream_tls_cpython import Stream
 from flatmq_tools import interpreter
-from hostile import chance, corpus, judge, mutants, secured
+from hostile import chance, corpus, judge, mutants
 
 HERE = Path(__file__).parent
 KEPT = {version: corpus.load(version) for version in (4, 5)}
-# Kept cases and cases by chance that run in the sample. Over TCP they are cheap, and inside TLS
-# they differ from those over TCP only in how bytes are cut. `python -m flatmq_rigs fuzz-long` runs
-# more by chance.
-SAMPLES = {"tcp": (10_000, 250), "websocket": (100, 60), "tls": (25, 5)}
-ON_DEVICE = {"tcp": 150, "websocket": 25, "tls": 4}
-TLS_EACH = 20  # MicroPython takes its time for the network of one process
+# Kept cases and cases by chance that run in the sample: over TCP they are cheap.
+# `python -m flatmq_rigs fuzz-long` runs more by chance.
+SAMPLES = {"tcp": (10_000, 250), "websocket": (100, 60)}
+ON_DEVICE = {"tcp": 150, "websocket": 25}
 SEED = 7
 PACKETS = 3000  # in which a fault below MQTT is found
 EACH = pytest.mark.parametrize(
@@ -54,27 +51,13 @@ def test_client_and_oracle_agree_by_chance(version: int, link: str) -> None:
 @EACH
 def test_micropython_does_the_same_and_holds_no_more(version: int, link: str) -> None:
     kept = sizes.sample(KEPT[version].values(), ON_DEVICE[link])
-    assert (
-        chance.compare(kept[::TLS_EACH] if link == "tls" and sizes.whole() else kept, link) == []
-    )
+    assert chance.compare(kept, link) == []
 
 
 def test_what_differs_on_micropython_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chance.replay, "outcome", lambda data, run: (0, 0, ""))
     case = next(iter(KEPT[5].values()))
     assert case.hex() in chance.compare([case])[0]
-
-
-def test_a_stream_that_loses_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Stream.write
-
-    def short(self: Stream, buf: memoryview, off: int, n: int) -> int | None:
-        return n if write(self, buf, off, max(1, n - 1)) else None
-
-    monkeypatch.setattr(Stream, "write", short)
-    monkeypatch.setattr(secured, "MOST_STEPS", 300)  # it is not waited for what does not come
-    with pytest.raises(judge.drive.Stuck, match=r"TLS does not|was written|does not end|was sent"):
-        judge.run(next(iter(KEPT[4].values())), "tls")
 
 
 # Clients with a fault

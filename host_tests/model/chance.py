@@ -8,10 +8,13 @@
 - Every packet keeps the rules of the standard; see `judge`.
 - `poll` raises nothing but what a handler or Ctrl-C raises.
 - After the faults the client is online, has subscribed and has nothing pending.
+
+In half of the lives it also sends messages in pieces, and drops messages by hand.
 """
 
 from __future__ import annotations
 
+import io
 import random
 import sys
 from collections import Counter
@@ -43,6 +46,7 @@ class Life:
 
     def __init__(self, seed: int, clock: Clock, version: int) -> None:
         self.chance = chance = random.Random(f"life {seed}")
+        self.more = seed % 4 in (0, 3)  # than `publish` alone
         self.clock = clock
         self.calm = False
         self.log: list[str] = []
@@ -57,6 +61,7 @@ class Life:
         self.streams = 0
         self.level = chance.choice([0.0, 0.5, 1.0, 1.0, 2.0])  # of the faults
         self.refused: set[bytes] = set()  # payloads and topic filters on which the broker closes
+        self.by_hand = b""  # the topic of the message that is being dropped
         self.failures: Counter[bytes] = Counter()  # of the handler, by payload
         self.give_up = chance.choice([0, 3])
         clean = chance.random() < 0.3
@@ -186,6 +191,8 @@ class Life:
                 return
         if not packet_id and topic in self.filters:  # it is tried again all the same
             return
+        if topic == self.by_hand:
+            return
         found = [m for m in self.judge.messages if m.topic == topic]
         hold(len(found) == 1, f"{topic!r} was dropped, and was not published")
         hold(self.give_up and found[0].closes >= self.give_up, f"no reason to drop {found[0]}")
@@ -209,15 +216,36 @@ class Life:
         """Publish a message."""
         topic, payload = self._made("up")
         qos = self.chance.randrange(3)
-        try:
-            pid = self.client.publish(topic, payload, qos)
-        except ValueError:  # larger than tx_size
-            return
+        in_pieces = self.more and self.chance.random() < 0.3
+        if in_pieces:
+            payload += b"y" * self.chance.choice([0, 500, 3000])
+            qos = min(qos, 1)
+            source = self.chance.choice([bytes, io.BytesIO])(payload)
+            pid = self.client.publish_from(topic, source, qos)
+        else:
+            try:
+                pid = self.client.publish(topic, payload, qos)
+            except ValueError:  # larger than tx_size
+                return
         self.say(f"publish {self.name(payload)} at QoS {qos}: {pid}")
         if pid is not None:
-            self.judge.published(topic, payload, qos, pid)
+            self.judge.published(topic, payload, qos, pid, in_pieces)
             if qos and self.fails(0.1):
                 self.refused.add(payload)
+
+    def drop(self) -> None:
+        """Drop a message by hand."""
+        if self.more and self.judge.unsettled:
+            message = self.chance.choice(self.judge.unsettled)
+            self.say(f"drop {message}")
+            self.by_hand = message.topic
+            losses = self.client.stats.losses
+            done = self._call(self.client.drop, message.first)
+            hold(done is not False or self.client.stats.losses > losses, f"no {message}")
+            if done is not None or not self.client.awaits(message.first):
+                stream = self.link.current
+                self.judge.dropped(message, stream.offered if stream else b"")
+            self.by_hand = b""
 
     def _refuses(self, packet: Packet) -> bool:
         if packet.name == "SUBSCRIBE":
@@ -320,6 +348,7 @@ class Life:
         acts = [
             (self.publish, 25), (self.receive, 15), (self.subscribe, 2), (self.disconnect, 1),
             (self.jump, 3), (self.cut, 3 * self.level), (self.block, 3), (self.stray, 2),
+            (self.drop, int(self.more)),
             (lambda: self.poll(0), 25), (lambda: self.poll(50), 25),
             (lambda: self._call(self.client.flush), 3), (lambda: self._call(self.client.ping), 1),
         ]  # fmt: skip

@@ -43,6 +43,9 @@ class Published:
     released: int = -1  # the last connection on which PUBREL was written
     exact: bool = True  # the session was never in doubt while it was in flight
     dropped: bool = False
+    leaving: int = -1  # the connection that was to take it when it was dropped
+    first: int = 0  # the identifier that `publish` returned
+    in_pieces: bool = False
     closes: int = 0  # connections that the broker closed while it was in flight
     proof: bool = False  # another message was acknowledged since the first of them
 
@@ -111,19 +114,31 @@ class Judge:
 
     # What the application does
 
-    def published(self, topic: bytes, payload: bytes, qos: int, pid: int) -> None:
+    def published(
+        self, topic: bytes, payload: bytes, qos: int, pid: int, in_pieces: bool = False
+    ) -> None:
         """Note a message that `publish` has accepted."""
         hold(bool(pid) == bool(qos), f"publish at QoS {qos} has returned {pid}")
         taken = {m.pid for m in self.unsettled} | self._asked.keys()
         hold(not pid or pid not in taken, f"packet identifier {pid} is in use [MQTT-2.3.1-2]")
-        message = Published(len(self.messages), topic, payload, qos, pid)
+        message = Published(
+            len(self.messages), topic, payload, qos, pid, first=pid, in_pieces=in_pieces
+        )
         self.messages.append(message)
         self.by_payload[payload] = message
 
-    def dropped(self, message: Published) -> None:
-        """Note a message that the client has set aside."""
+    def dropped(self, message: Published, offered: bytes = b"") -> None:
+        """Note a message that was set aside.
+
+        What the network was `offered`, and has not taken, is written all the same.
+        """
         message.dropped = True
         message.state = DONE
+        for other in self.unsettled:  # one in pieces takes it for settled by the broker
+            other.proof = other.proof or other.in_pieces
+        data = message.encoded(self.level)[1:]
+        if data in self._written + offered or (offered and data.endswith(offered)):
+            message.leaving = self.connection
 
     # What the network sees
 
@@ -143,6 +158,8 @@ class Judge:
             data = m.encoded(self.level)
             begun = cut and cut[0] & 0xF7 == data[0] and data[1:].startswith(cut[1:])
             m.ever = m.ever or bool(begun)
+            # Of a message in pieces the network may have been offered the first one.
+            begun = begun or (m.in_pieces and self.greeted)
             if by_peer and (begun or m.connection == self.connection):
                 m.closes += 1
         self._written = b""
@@ -242,11 +259,13 @@ class Judge:
         m = self.by_payload.get(p.payload)
         hold(m, f"PUBLISH of {p.payload!r}, which was not published")
         hold((p.topic, p.qos) == (m.topic, m.qos), f"PUBLISH {p} is not {m}")
-        hold(not m.dropped, f"{m} was set aside")
+        if m.dropped:
+            hold(m.leaving == self.connection, f"{m} was set aside")
+            return
         if not p.qos:
             hold(m.state != DONE, f"{m} is written again")
-            hold(m.number > self._last_0, f"{m} is out of order")
-            self._last_0 = m.number
+            hold(m.number > self._last_0 or (m.in_pieces and m.closes), f"{m} is out of order")
+            self._last_0 = max(m.number, self._last_0)
             m.state = DONE
             return
         self._is_back(m, (QUEUED,))
@@ -260,11 +279,11 @@ class Judge:
             m.whole = m.ever = False
         hold(p.pid not in self._asked, f"{p.pid} is that of a {self._asked.get(p.pid)}")
         hold(m.state == QUEUED, f"{m} after PUBREC")
-        if not self.present or not m.ever:
+        if not self.present or not (m.ever or m.in_pieces):  # the latter may have been offered
             hold(not p.dup, f"{m} is new, and has DUP [MQTT-3.3.1-1]")
         elif m.whole:
             hold(p.dup, f"{m} is sent again without DUP [MQTT-3.3.1-1]")
-        if m.closes < 2:
+        if m.closes < (1 if m.in_pieces else 2):
             hold(m.number > self._last, f"{m} is out of order [MQTT-4.6.0-1]")
             self._last = m.number
         m.ever = m.whole = True
@@ -276,6 +295,8 @@ class Judge:
         if any(pid == p.pid for pid, _ in owed):
             hold(owed.popleft()[0] == p.pid, "PUBREL in another order than PUBREC [MQTT-4.6.0-4]")
         else:
+            if any(each.dropped and each.pid == p.pid for each in self.messages):
+                return
             if not m:
                 m = next((m for m in self.open if m.pid == p.pid), None)
                 hold(m, f"PUBREL {p.pid} of no message")

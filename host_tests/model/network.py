@@ -46,7 +46,7 @@ class Stream:
         self.waiting: deque[Due] = deque()
         self.connacked = self.greeted = False  # CONNACK was sent; it was read
         self.gave = 0  # bytes that the client has read
-        self._offered: bytes | None = None  # what must be offered next
+        self.offered = b""  # what must be offered next
 
     def cut(self, how: str) -> None:
         """End the connection."""
@@ -81,15 +81,15 @@ class Stream:
         """Take some of these bytes."""
         life, data = self.life, bytes(memoryview(buf)[at : at + n])
         hold(n > 0, "an empty write")
-        if self._offered is not None:
-            hold(data == self._offered, "a write that was cut short goes on with other bytes")
+        if self.offered:
+            hold(data == self.offered, "a write that was cut short goes on with other bytes")
         life.ctrl_c("write")
         if self.ended in BY_PEER:
             raise OSError(errno.EPIPE, "write")
         if self.ended == "unreachable":
             raise OSError(errno.EHOSTUNREACH, "write")
         n = 0 if life.clock.now < self.blocked_until else life.room(n)
-        self._offered = data[n:] or None
+        self.offered = data[n:]
         if not n:
             return None
         try:

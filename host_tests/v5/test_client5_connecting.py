@@ -332,3 +332,22 @@ def test_the_smallest_packets_that_acknowledge(clock: Clock) -> None:
         bench.client.disconnect(session_expiry=0)
     bench.client.disconnect(with_will=True)
     assert bench.names() == ["DISCONNECT"]
+
+
+@pytest.mark.parametrize("version", [5, None])
+def test_a_connack_larger_than_the_buffer_says_what_to_change(
+    version: int | None, clock: Clock
+) -> None:
+    """It is no reason to speak 3.1.1, and the pauses between the tries grow."""
+    pairs = [(Id.USER_PROPERTY, (b"name", b"x" * 90))] * 6
+    bench = Bench5(clock, version=version, quiet=True)
+    pauses = []
+    for _ in range(5):
+        bench.accepted(*pairs)
+        error = bench.client.error
+        assert (error.kind, bench.client.state) == ("resource", "waiting")
+        assert str(error).endswith("packet 0x20: larger than rx_size, which is 512 bytes")
+        pauses.append(bench.client.due - clock.now)
+    assert pauses[-1] > 4 * pauses[0]
+    large = Bench5(clock, version=version, rx_size=1024).accepted(*pairs)
+    assert (large.client.connected, large.client.level) == (True, 5)

@@ -341,24 +341,23 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
 )  # fmt: skip
 def fuzz_long(
     *,
-    link: Annotated[rig.Link, click.Choice(["tcp", "websocket", "tls"])] = "tcp",
+    link: Annotated[rig.Link, click.Choice(["tcp", "websocket"])] = "tcp",
     version: Annotated[Literal["4", "5"], "Version of MQTT; 4 is 3.1.1."] = "4",
     packets: Annotated[
         int | None,
         click.IntRange(1),
         "Number of packets to change.  [default: 10,000,000; 1,000,000 at MQTT 5, 200,000 over "
-        "websocket, 20,000 over tls]",
+        "websocket]",
     ] = None,
 ) -> None:
     """Feed hostile packets by chance, judged by an oracle.
 
     Other options are passed on: --minutes, --seed, --processes, --device and --results.
-    MicroPython runs one packet in 20 of them, over TLS one in 40.
+    MicroPython runs one packet in 20 of them.
     """
-    few = {"websocket": 200_000, "tls": 20_000}
-    count = packets or few.get(link) or (1_000_000 if version == "5" else 10_000_000)
-    device = count // (40 if link == "tls" else 20)
-    sizes = ["--packets", str(count), "--device", str(device)]
+    few = 200_000 if link == "websocket" else 1_000_000 if version == "5" else 10_000_000
+    count = packets or few
+    sizes = ["--packets", str(count), "--device", str(count // 20)]
     chosen = ["--link", link, "--version", version, *sizes]
     _run_in_tests("hostile.chance", [*chosen, *click.get_current_context().args])
 

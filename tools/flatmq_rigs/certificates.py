@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
 import datetime
-import functools
 import hashlib
 import ipaddress
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -142,11 +138,3 @@ def write_loopback(folder: Path) -> Path:
     Issued("A broker", authority, hosts=HERE).write(folder, Path(CHAIN).stem)
     (folder / "authority.py").write_text(f"CA = {authority.der!r}\n")
     return folder
-
-
-@functools.cache
-def loopback() -> Path:
-    """Return a folder of `write_loopback`, removed at the end of this process."""
-    folder = Path(tempfile.mkdtemp(prefix="flatmq-certificates-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return write_loopback(folder)

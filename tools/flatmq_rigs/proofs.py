@@ -45,7 +45,6 @@ PROOFS = {
     "hostile": Proof("1,000,000 hostile packets", "flatmq_rigs fuzz-long --packets 1000000"),
     "hostile-5": Proof("1,000,000 hostile packets, MQTT 5", "flatmq_rigs fuzz-long --version 5"),
     "hostile-websocket": Proof("200,000 over WebSocket", "flatmq_rigs fuzz-long --link websocket"),
-    "hostile-tls": Proof("20,000 over TLS", "flatmq_rigs fuzz-long --link tls"),
     "broken-streams": Proof("4,000 broken TLS streams", "flatmq_rigs broken-streams"),
     "hostile-packs": Proof(
         "200,000 hostile messages in the pipeline",

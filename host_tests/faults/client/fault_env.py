@@ -159,9 +159,6 @@ class FaultEnv(Env):
         self.up = [self.name(b"up/" + q) for q in (b"0", b"1", b"2")]
         self.down = [self.name(b"down/" + q) for q in (b"0", b"1", b"2")]
         self.got = [0, 0, 0]  # messages delivered, by QoS
-        self.part = 0  # bytes that came of a message in pieces
-        self.dropped = []  # packet identifier and topic of what was set aside
-        self.set_aside = 0  # messages that had to be
         self.raising = 0  # messages at which the handler raises, from the next one on
         self.longest = 0  # µs of the longest poll(20), without name lookups
         self.files = -1  # open files when all was well
@@ -182,7 +179,6 @@ class FaultEnv(Env):
     def client(self, name, **options):
         """A client that has not started, on a link that is watched."""
         options.setdefault("clean_session", False)
-        options.setdefault("on_dropped", self.drops)
         port = options.pop("port", self.port)
         options["link"] = link = Link(self.way(options.pop("host", self.host), port))
         client = super().client(name, **options)
@@ -297,32 +293,14 @@ class FaultEnv(Env):
             raise AssertionError(f"no room at QoS {qos}")
 
     def take(self, message):
-        """Report a message, or raise if the handler is to raise.
-
-        For a message in pieces, note how much has come.
-        """
+        """Report a message, or raise if the handler is to raise."""
         if self.raising:
             self.raising -= 1
             raise Trouble
-        if message.total > len(message):
-            self.part = message.offset + len(message)
-            return
         number = int(message.payload[:NUMBER])
         ok = message.payload == payload(number, len(message))
         print("@got", message.topic.decode(), number, len(message), message.qos, int(ok))
         self.got[message.qos] += 1
-
-    def drops(self, packet_id, topic, reason):
-        """Note what a client sets aside."""
-        self.equal(isinstance(reason, str), True, "reason")
-        self.dropped.append((packet_id, bytes(topic)))
-
-    def given_up(self, client, wanted):
-        """These, as (packet identifier, topic), were set aside since the last call."""
-        self.equal(self.dropped, wanted, "set aside")
-        self.set_aside += len(wanted)
-        self.equal(client.stats.dropped, self.set_aside, "stats.dropped")
-        self.dropped.clear()
 
     def warm(self, client):
         """Have whatever is loaded or claimed once loaded and claimed, for a loss too."""
@@ -435,10 +413,9 @@ def main():
     if options["client"] != "none":
         settings = dict(number(text) for text in options["client"].split(",") if text)
         room = settings.pop("room", None)
-        chunks = settings.pop("chunks", 0) == 1
         client = env.client(b"c", **settings)
         env.link(client).room = room
-        client.subscribe(env.down, env.take, 2, chunks)
+        client.subscribe(env.down, env.take, 2)
         client.start()
         env.warm(client)
         settings = room = None
@@ -453,8 +430,7 @@ def main():
     if client:
         env.let_go(client)
         env.recovers(client)
-        env.equal(len(env.dropped), 0, "set aside")
-        env.equal(client.stats.dropped, env.set_aside, "stats.dropped")
+        env.equal(client.stats.dropped, 0, "stats.dropped")
         env.compare()
         client.disconnect()
     print("@longest", env.longest)

@@ -85,26 +85,3 @@ def closed_in_connack(env, client):
     env.fault()
     env.until("the second loss", lambda: client.stats.losses == losses + 2, client)
     env.saw(env.reason(client))
-
-
-def refused(env, client):
-    """CONNACK has the return code or reason code `option`; the time after, the broker accepts."""
-    code = int(env.option)
-    env.ask("connack", f"200300{code:02x}00" if env.version == 5 else f"200200{code:02x}", "end")
-    env.fault()
-    env.ask("strike", "cut")
-    env.loses(client, "refused")
-    env.equal(client.error.code, code, "code")
-    env.equal(client.connected, False, "connected")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
-
-
-def wrong_answer_to_connect(env, client):
-    """The first packet is no CONNACK, or none that is allowed: `option` is its bytes."""
-    env.ask("connack", env.option)
-    env.fault()
-    env.ask("strike", "cut")
-    env.loses(client, "protocol")
-    env.accepted(client, 1)
-    env.accepted(client, 2)

@@ -1,7 +1,5 @@
 """A peer that is there no more, or does not read, and does not say so."""
 
-PART = 3 << 20  # bytes of a message that is cut
-
 
 def _waiting(env, client):
     """Have what `option` says wait for an acknowledgement: QoS 1, QoS 2, or nothing."""
@@ -30,44 +28,6 @@ def silent_then_reset(env, client):
     env.fault()
     env.ask("strike", "reset")
     env.loses(client, "closed")
-
-
-def silent_in_a_packet(env, client):
-    """Half of a message comes, and then nothing."""
-    env.ask("withhold")
-    env.ask("send", "32400003")
-    env.fault()
-    env.loses(client, "timeout")
-    env.ask("release")
-
-
-def length_without_end(env, client):
-    """A header claims 256 MB, of which nothing comes.
-
-    It costs no memory, and the keep alive finds it.
-    """
-    env.ask("withhold")
-    env.ask("send", "30ffffff7f000161" + "62" * 100)
-    env.fault()
-    env.loses(client, "timeout")
-    env.ask("release")
-
-
-def length_and_a_part(env, client):
-    """A header claims 256 MB, of which 3 MB come, and then the link is cut.
-
-    They are skipped, or come in pieces where the client has `chunks`; nothing is kept of them.
-    """
-    before = client.stats.received, client.stats.skipped
-    env.fault()
-    env.ask("flood", env.down[1].decode(), PART)
-    env.loses(client, "closed")
-    env.equal((client.stats.received, client.stats.skipped), before, "received, skipped")
-    if env.option == "pieces":
-        # Acknowledgements that were on their way went into it.
-        env.equal(PART <= env.part < PART + 100, True, f"{env.part} bytes")
-    else:
-        env.equal(env.part, 0, "bytes")
 
 
 def _fill(env, client, size):

@@ -39,6 +39,9 @@ class Flow:
     def update(self) -> None:
         """Ignore a PINGRESP."""
 
+    def clear(self, pid: int) -> None:
+        """Do nothing: no message is accused."""
+
     def next(self, sent: int) -> int:
         """Return how many bytes of the queue, from `sent` on, may leave now."""
         c = self._client
