@@ -51,7 +51,7 @@ help:
 	@echo "make test      lint, types and the tests; TESTS=host_tests/unit for some, WORKERS=0 for one process"
 	@echo "make test-board EMULATE=firmware.uf2  the tests with a board, emulated; or BOARD_PORT=... for a real one"
 	@echo "make proofs    every test and every proof in its long form, in hours; writes docs/results.md"
-	@echo "make lint      ruff, mypy, and the boards' types"
+	@echo "make lint      ruff, mypy, the boards' types, and who writes the client's state"
 	@echo "make docs      the documentation as a site, in build/site; a broken link is an error"
 	@echo "make release   the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
 	@echo "make pipeline  200 boards, the ingest, Spark's jobs and the report, in two minutes"
@@ -99,6 +99,7 @@ release: $(VENV)/release.stamp
 lint: $(VENV)/test.stamp $(VENV)/stubs.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m flatmq_rigs owners
 	@$(BIN)/python -m flatmq_rigs type-check $(VENV)/stubs
 
 bench: $(VENV)/test.stamp mosquitto

@@ -253,6 +253,17 @@ def _need_the_pipeline() -> None:
         )
 
 
+@command(main)
+def owners() -> int:
+    """Check which modules write which part of a client's state."""
+    from . import owners as rules
+
+    found = rules.wrong()
+    for text in found:
+        click.echo(text, err=True)
+    return int(bool(found))
+
+
 @command(main, "type-check")
 def type_check(stubs: Annotated[Path, common.THERE]) -> int:
     """Check the types of all code.
