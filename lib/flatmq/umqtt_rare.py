@@ -26,6 +26,7 @@ def client(c: "Any", on_message: "Any", gate: "Any", why: "Any", *settings: "Any
         client_id, user, password, keepalive, clean_session, timeout,
         topic, msg, qos, retain, server, port, ssl, ssl_params,
     ) = settings  # fmt: skip
+    timeout = min(timeout, 999)
     if not user:
         user = password = None
     will = (topic, msg, qos, retain) if topic else None
