@@ -1,7 +1,5 @@
 """Make the client of an MQTTClient, subscribe, and check arguments. Loaded for each call."""
 
-# ruff: noqa: SLF001 - `umqtt` and this are one module, whose rare parts are here
-
 from . import Client
 from .port import MICROPYTHON, const
 from .umqtt import MQTTException
@@ -111,14 +109,13 @@ def found(renewed: "list[Any]", topic: "Any", qos: "int | None") -> "Any":
     return None
 
 
-def put_back(client: "Any") -> None:
+def put_back(queue: "list[Any]", op: int, topic: bytes, msg: bytes) -> None:
     """Have the next call try a message again whose callback has found no memory.
 
-    A message whose callback has received others meanwhile is done.
+    A message without a topic is done: its callback has received others meanwhile.
     """
-    if client._next_topic:
-        client._queue[0:0] = (client._next_op, client._next_topic, client._next_msg)
-        client._next_topic = b""
+    if topic:
+        queue[0:0] = (op, topic, msg)
 
 
 def check_will(topic: "bytes | str", qos: int) -> None:
