@@ -225,34 +225,6 @@ def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Fak
     assert client.server.client_id == b"assigned-1"
 
 
-@pytest.mark.parametrize("name", [b"other", b"unit"])
-def test_an_identifier_that_nobody_asked_for(name: bytes, clock: Clock) -> None:
-    bench = Bench5(clock)
-    bench.greet()
-    bench.feed(build.connack(0, 0, properties([(Id.ASSIGNED_CLIENT_IDENTIFIER, name)])))
-    code, error = bench.farewell()
-    assert (code, error.kind) == (0x82, "protocol")
-    assert "a client identifier that was not asked for" in error.detail
-    assert bench.client.server.client_id is None
-    bench.accepted()
-    assert bench.client.connected
-
-
-@pytest.mark.parametrize("client_id", [b"", b"unit"])
-def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None:
-    """Nor limits: they are those of a connection, and the reason is what it has to say."""
-    bench = Bench5(clock, client_id=client_id)
-    assigned = [(Id.ASSIGNED_CLIENT_IDENTIFIER, b"given")]
-    said = [(Id.RECEIVE_MAXIMUM, 1), (Id.REASON_STRING, b"later"), (Id.SERVER_REFERENCE, b"b")]
-    bench.greet()
-    bench.feed(build.connack(0x88, 0, properties(said + assigned)))
-    server = bench.client.server
-    assert (server.client_id, server.receive_maximum) == (None, 65535)
-    assert (server.reason, server.reference) == (b"later", b"b")
-    bench.accepted(*([] if client_id else assigned))
-    assert server.client_id == (None if client_id else b"given")
-
-
 # What it costs those who do not ask for it
 
 
@@ -332,3 +304,18 @@ def test_the_smallest_packets_that_acknowledge(clock: Clock) -> None:
         bench.client.disconnect(session_expiry=0)
     bench.client.disconnect(with_will=True)
     assert bench.names() == ["DISCONNECT"]
+
+
+@pytest.mark.parametrize("client_id", [b"", b"unit"])
+def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None:
+    """Nor limits: they are those of a connection, and the reason is what it has to say."""
+    bench = Bench5(clock, client_id=client_id)
+    assigned = [(Id.ASSIGNED_CLIENT_IDENTIFIER, b"given")]
+    said = [(Id.RECEIVE_MAXIMUM, 1), (Id.REASON_STRING, b"later"), (Id.SERVER_REFERENCE, b"b")]
+    bench.greet()
+    bench.feed(build.connack(0x88, 0, properties(said + assigned)))
+    server = bench.client.server
+    assert (server.client_id, server.receive_maximum) == (None, 65535)
+    assert (server.reason, server.reference) == (b"later", b"b")
+    bench.accepted(*([] if client_id else assigned))
+    assert server.client_id == (None if client_id else b"given")

@@ -150,26 +150,6 @@ def test_any_reason_code_of_a_failure_is_reported(packet: str, code: int, clock:
     assert bench.client.connected
 
 
-@pytest.mark.parametrize("code", [0xA3, 0xFF])
-def test_any_reason_code_of_a_failure_is_in_the_error(code: int, clock: Clock) -> None:
-    bench = Bench5(clock)
-    bench.greet()
-    bench.feed(build.connack(code))
-    assert (bench.client.error.kind, bench.client.error.code) == ("refused", code)
-    assert bench.client.error.detail == f"CONNACK: reason code {code:#x}"
-    bench.pass_time(2000)
-    bench.accepted()
-    wanted = bench.client.subscribe(b"a", print), bench.client.unsubscribe(b"b")
-    bench.client.poll()
-    pids = [packet.pid for packet in bench.packets()]
-    for name, pid in zip(("SUBACK", "UNSUBACK"), pids, strict=True):
-        bench.feed(build.answer(name, pid, bytes((code,))))
-    assert [each.granted for each in wanted] == [bytes((code,))] * 2
-    bench.feed(build.ending("DISCONNECT", code))
-    assert (bench.client.error.kind, bench.client.error.code) == ("closed", code)
-    assert f"DISCONNECT: reason code {code:#x}" in bench.client.error.detail
-
-
 # DISCONNECT
 
 LEAVING = [0, 0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8B, 0x8D, 0x8F, 0x90, 0x93, 0x94, 0x95, 0x96]
@@ -201,7 +181,35 @@ def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -
     assert len(bench.link.made) == made + 1
 
 
+# Leaving
+
+
+def test_disconnect_with_will_and_another_expiry(broker: FakeBroker) -> None:
+    client = online(broker, clean_session=False)
+    client.set_will(b"w", b"gone")
+    assert client.disconnect()
+    client.connect(20_000)
+    assert client.disconnect(with_will=True, session_expiry=7)
+    first, second = named(broker, "DISCONNECT")
+    assert (first.code, list(first.properties)) == (0, [])
+    assert (second.code, list(second.properties)) == (4, [(Id.SESSION_EXPIRY, 7)])
+    assert broker.until(lambda: not broker.online(b"c"), 20)
+    assert broker.knows(b"c")
+    broker.pass_time(8)
+    assert not broker.knows(b"c")
+
+
+def test_an_expiry_that_connect_did_not_have(broker: FakeBroker) -> None:
+    client = online(broker)
+    with pytest.raises(ValueError, match="session_expiry of a client that was made with 0"):
+        client.disconnect(session_expiry=5)
+    assert client.connected
+    assert client.disconnect(session_expiry=0)
+
+
 ACCUSING = [0x80, 0x81, 0x82, 0x83, 0x87, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B]
+
+
 OTHERS = [None, 0x89, 0x8B, 0x8D, 0x96, 0x98, 0xA0]
 
 
@@ -231,29 +239,3 @@ def test_a_message_that_the_broker_ends_connections_on_is_set_aside(
             break
     assert reports.topics == [b"bad"] * (code in ACCUSING)
     assert bool(bench.client.pending) == (code not in ACCUSING)
-
-
-# Leaving
-
-
-def test_disconnect_with_will_and_another_expiry(broker: FakeBroker) -> None:
-    client = online(broker, clean_session=False)
-    client.set_will(b"w", b"gone")
-    assert client.disconnect()
-    client.connect(20_000)
-    assert client.disconnect(with_will=True, session_expiry=7)
-    first, second = named(broker, "DISCONNECT")
-    assert (first.code, list(first.properties)) == (0, [])
-    assert (second.code, list(second.properties)) == (4, [(Id.SESSION_EXPIRY, 7)])
-    assert broker.until(lambda: not broker.online(b"c"), 20)
-    assert broker.knows(b"c")
-    broker.pass_time(8)
-    assert not broker.knows(b"c")
-
-
-def test_an_expiry_that_connect_did_not_have(broker: FakeBroker) -> None:
-    client = online(broker)
-    with pytest.raises(ValueError, match="session_expiry of a client that was made with 0"):
-        client.disconnect(session_expiry=5)
-    assert client.connected
-    assert client.disconnect(session_expiry=0)
