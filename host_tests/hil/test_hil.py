@@ -67,7 +67,13 @@ def run(
     return go
 
 
-@pytest.mark.parametrize("command", [main, bench.main], ids=["test-board", "bench-board"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(main, id="test-board"),
+        pytest.param(bench.main, id="bench-board", marks=pytest.mark.proof),
+    ],
+)
 def test_everything(
     command: Callable[[list[str]], int],
     tmp_path: Path,
