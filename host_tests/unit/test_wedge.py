@@ -60,22 +60,6 @@ def nothing_dropped(broker: ScriptedBroker) -> None:
     assert (broker.client.stats.dropped, broker.reports) == (0, [])
 
 
-def test_every_slot_is_refused(clock: Clock) -> None:
-    broker = ScriptedBroker(clock, give_up=GIVE_UP, inflight=4)
-    broker.refuses = is_bad
-    client = broker.client
-    for n in range(4):
-        client.publish(BAD, b"x", 1 + n % 2)
-    assert client.publish(b"good", b"x", 1) is None
-    broker.losses(20)
-    nothing_dropped(broker)
-    while client.stats.dropped < 4:  # there is room for one that shows that the broker is well
-        broker.until(lambda: client.publish(b"good", b"x", 1) or client.stats.dropped == 4)
-        broker.turns(2000)
-    broker.settled()
-    assert [topic for _, topic in broker.reports] == [BAD] * 4
-
-
 def test_the_application_may_publish_when_a_message_is_dropped(clock: Clock) -> None:
     """The place of the message is free by then."""
     accepted = []

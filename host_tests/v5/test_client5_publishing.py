@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
@@ -12,57 +11,7 @@ from flatmq.properties import Properties
 from packets.properties import Id, Pairs, properties
 from v5.clients5 import Reports, arrived, online, serving, settled, until
 
-ALL = {
-    "payload_format": 1,
-    "expiry": 0xFFFFFFFF,
-    "content_type": "text/plain",
-    "response_topic": "answers/here",
-    "correlation_data": b"\0\xff",
-    "user": [("key", "value"), (b"key", b"again")],
-}
-DECODED = [
-    (Id.CONTENT_TYPE, b"text/plain"),
-    (Id.CORRELATION_DATA, b"\0\xff"),
-    (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
-    (Id.PAYLOAD_FORMAT, 1),
-    (Id.RESPONSE_TOPIC, b"answers/here"),
-    (Id.USER_PROPERTY, (b"key", b"value")),
-    (Id.USER_PROPERTY, (b"key", b"again")),
-]
-
-
 # Properties
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_properties_are_encoded_once_and_used_again(broker: FakeBroker, qos: int) -> None:
-    client = online(broker)
-    more = Properties(**ALL)
-    for i in range(3):
-        client.publish(b"t", b"%d" % i, qos, properties=more)
-        client.publish(b"t", b"without", qos)
-        client.publish("other", str(i), qos, properties=more)
-        arrived(broker, client)
-    until(lambda: len(broker.onward) == 9, client)
-    for packet in broker.onward:
-        assert sorted(packet.properties) == (
-            sorted(DECODED) if packet.payload != b"without" else []
-        )
-    assert [p.topic for p in broker.onward] == [b"t", b"t", b"other"] * 3
-
-
-@pytest.mark.parametrize("qos", [0, 1])
-def test_properties_of_a_message_in_pieces(broker: FakeBroker, qos: int) -> None:
-    client = online(broker)
-    data = bytes(range(128)) * 80
-    for source in (data, io.BytesIO(data)):
-        client.publish_from(b"large", source, qos, properties=Properties(**ALL))
-        arrived(broker, client)
-    client.publish_from(b"large", data, qos)
-    arrived(broker, client)
-    assert [p.payload for p in broker.onward] == [data] * 3
-    kept = [sorted(p.properties) for p in broker.onward]
-    assert kept == [sorted(DECODED), sorted(DECODED), []]
 
 
 @pytest.mark.parametrize(
