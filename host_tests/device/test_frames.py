@@ -76,7 +76,15 @@ MAY_BE_ON_HEAP = {
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "subs": {"static string 138", "resume", "flush", "other"},
-    "subscribing": {"subscribe", "unsubscribe", "make", "encode", "encode.<listcomp>"},
+    # The last is `difference`.
+    "subscribing": {
+        "subscribe",
+        "unsubscribe",
+        "make",
+        "encode",
+        "encode.<listcomp>",
+        "static string 82",
+    },
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},
     # For a signature.

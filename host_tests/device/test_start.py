@@ -38,6 +38,13 @@ def test_what_comes_while_memory_is_short_is_never_delivered_wrongly(
     assert (raised, wrong, missing) == ("0", "0", "0")
 
 
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_a_subscription_without_memory_changes_nothing(version: str) -> None:
+    short, wrong = on_device.run("subscribe_in_little_memory.py", version, heap="160k")
+    assert int(short), "there was too much memory to see anything"
+    assert int(wrong) == 0
+
+
 def test_a_component_of_home_assistant_is_whole_once_there_is_room_for_it() -> None:
     short, wrong = on_device.run("ha_in_little_memory.py", heap="200k")
     assert int(short), "there was too much memory to see anything"

@@ -135,6 +135,7 @@ class Oracle:
         self.finishing = False  # they broke a rule, and a packet is half out
         self.tagged = False  # identifiers say who gets the message
         self.fault = NOTHING  # the kinds of error, one of which must come
+        self.first = 0  # of the packet that came last
         self.codes: frozenset[int] = frozenset()  # one of which its DISCONNECT must have
         self.is_silent = False  # no DISCONNECT may say why
         self.said = False  # DISCONNECT is out
@@ -229,8 +230,10 @@ class Oracle:
             if closed:
                 self._accuse()
                 closed = any(m.qos or m.stream or m.begun for m in self.out if not m.done)
-            elif self.unacknowledged >= ACK_TIMEOUT or any(
-                r.waited >= ACK_TIMEOUT for r in self.requests
+            elif (
+                self.unacknowledged >= ACK_TIMEOUT
+                or any(r.waited >= ACK_TIMEOUT for r in self.requests)
+                or (self.fault and self.first >> 4 in (9, 11))  # SUBACK, UNSUBACK
             ):
                 self._accuse_requests()
             if closed and self.pending():
@@ -325,6 +328,7 @@ class Oracle:
 
     def next_packet(self) -> bool:
         """Judge the next packet. False if it is not there yet."""
+        self.first = self.buf[0]
         head = strict.header(self.buf)
         if head is None:
             return False

@@ -82,10 +82,7 @@ def fill(client):
         for _ in range(more):
             some.append(None)
         some[:] = now
-    now = client.subscriptions[:]
-    client.subscriptions.extend([None] * 3)  # with many it remembers more topic names
-    load("subscribing", "").extend(client)
-    client.subscriptions[:] = now
+    load("subscribing", "").extend(client, 3)  # with many it remembers more topic names
     for topic in cases.TOPICS + (b"reply", b"out"):  # noqa: RUF005 (MicroPython)
         for qos in (0, 1, 2):
             client.address(topic, qos)

@@ -253,6 +253,41 @@ def test_a_handler_may_disconnect(make: Callable) -> None:
     assert inbox.payloads == [b"again"]
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_handler_may_disconnect_and_start_again(qos: int, make: Callable) -> None:
+    """The client leaves as it does without `start`, and connects again."""
+
+    def handler(message) -> None:
+        got.append(message.payload)
+        bench.client.disconnect()
+        bench.client.start()
+
+    got: list[bytes] = []
+    bench = make(on_message=handler, clean_session=False).online()
+    bench.feed(peer.publish(b"t", b"1", qos, qos))
+    assert [p.first for p in bench.sent()] == [0x40] * qos + [0xE0]
+    assert (bench.client.state, bench.client.error) == ("waiting", None)
+    bench.pass_time(600)
+    bench.online(present=True)
+    bench.client.publish(b"t", b"2", 1)
+    bench.pass_time(20_000)
+    assert [p.payload for p in bench.published()] == [b"2"]
+    assert (bench.client.connected, got) == (True, [b"1"])
+
+
+def test_the_last_call_in_a_handler_decides(make: Callable) -> None:
+    def handler(message) -> None:
+        bench.client.disconnect()
+        bench.client.start()
+        bench.client.disconnect()
+
+    bench = make(on_message=handler).online()
+    bench.feed(peer.publish(b"t", b"1"))
+    assert ([p.first for p in bench.sent()], bench.client.state) == ([0xE0], "offline")
+    bench.pass_time(20_000)
+    assert bench.client.state == "offline"
+
+
 # Keep alive
 
 

@@ -7,6 +7,7 @@ given up. What a broker does for a while to everybody costs nothing.
 
 from __future__ import annotations
 
+import builtins
 import errno
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,8 +15,8 @@ from itertools import pairwise
 import pytest
 
 import peer
-from brokers.scripted import PUBLISH, SUBSCRIBE, ScriptedBroker
-from packets.strict import Packet
+from brokers.scripted import PUBLISH, SUBSCRIBE, Connection, ScriptedBroker
+from packets.strict import Packet, Raw
 from unit.both_versions import VersionBench
 from unit.fake_link import Clock
 
@@ -30,7 +31,12 @@ Made = Callable[..., "Broker"]
 
 
 class Broker(ScriptedBroker):
-    """Has time pass as it does on a desk."""
+    """Has time pass as it does on a desk.
+
+    `wrong` are the return codes in the answer to a SUBSCRIBE for "secret", if there are any.
+    """
+
+    wrong = b""
 
     def __init__(self, clock: Clock, **options) -> None:
         self.clock = clock
@@ -52,6 +58,16 @@ class Broker(ScriptedBroker):
         assert self.run(seconds, lambda: self.client.pending == 0 and self.client.connected), (
             f"{self.client!r}, {self.client.error}"
         )
+
+    def _handle(self, connection: Connection, raw: Raw) -> None:
+        packet = connection.decoded(raw)
+        if self.wrong and [each.topic for each in packet.filters] == [b"secret"]:
+            self.requests.append((raw.first >> 4, b"secret"))
+            properties = b"\0" if self.level == 5 else b""
+            pid = packet.pid.to_bytes(2, "big")
+            connection.send(peer.packet(raw.first + 14 & 0xF0, pid + properties + self.wrong))
+        else:
+            super()._handle(connection, raw)
 
     def refuses_bad(self) -> None:
         """Close the connection on each message to BAD."""
@@ -76,6 +92,23 @@ def made(clock: Clock, version: int) -> Made:
         return Broker(clock, version=version, **{"give_up": GIVE_UP, **options})
 
     return make
+
+
+@pytest.fixture
+def every_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other load of the code for what a broker refuses finds no memory."""
+    real = builtins.__import__
+    loaded = {"alone": 0, "strays": 0}
+
+    def load(name, globals=None, locals=None, fromlist=(), level=0):
+        module = name.rpartition(".")[2]
+        if level and module in loaded:
+            loaded[module] += 1
+            if loaded[module] % 2:
+                raise MemoryError(f"memory allocation failed for {name}")
+        return real(name, globals, locals, fromlist, level)
+
+    monkeypatch.setattr(builtins, "__import__", load)
 
 
 # Messages
@@ -124,6 +157,21 @@ def test_it_is_set_aside_with_a_proof(
     client.publish(b"good", b"end", qos)
     broker.settles()
     assert (broker.taken[-1], client.stats.dropped) == (b"end", 1)
+
+
+@pytest.mark.usefixtures("every_other")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_without_memory_at_a_loss_it_is_set_aside_as_soon(qos: int, made: Made) -> None:
+    broker = made()
+    broker.refuses_bad()
+    client = broker.client
+    client.publish(BAD, b"x", qos)
+    for number in range(3):
+        client.publish(b"good", b"%d" % number, 1)
+    broker.settles()
+    assert (broker.reports[0][1], client.stats.dropped) == (BAD, 1)
+    assert broker.taken == [b"0", b"1", b"2"]
+    assert GIVE_UP <= len(broker.tries) <= GIVE_UP + 4
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -190,9 +238,19 @@ def test_a_message_at_qos_0_goes_behind_the_others_and_no_other_in_its_place(clo
 # Subscriptions
 
 
-def secretive(made: Made, **options) -> Broker:
-    """Return a broker that closes the connection on a SUBSCRIBE for "secret"."""
+# How a broker refuses a SUBSCRIBE for "secret": it closes the connection, or answers with return
+# codes of which there must be one, and which must be allowed, or with more than fit in `rx_size`.
+WAYS = pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [(b"", "closed"), (b"\0\0", "rule"), (b"\5", "rule"), (bytes(600), "rule")],
+    ids=["closes", "two codes", "code 5", "too large"],
+)
+
+
+def secretive(made: Made, wrong: bytes = b"", **options) -> Broker:
+    """Return a broker that refuses a SUBSCRIBE for "secret"."""
     broker = made(**options)
+    broker.wrong = wrong
     broker.forbidden = {b"secret"}
     return broker
 
@@ -221,8 +279,11 @@ def test_access_control_that_is_ill_for_a_while_costs_no_subscription(
     assert broker.run(PATIENCE, lambda: broker.filters == dict.fromkeys(names, 1))
 
 
-def test_a_subscription_that_is_refused_blocks_nothing(made: Made) -> None:
-    broker = secretive(made, inflight=64, tx_size=4096)
+@WAYS
+def test_a_subscription_that_is_refused_blocks_nothing(
+    wrong: bytes, reason: str, made: Made
+) -> None:
+    broker = secretive(made, wrong, inflight=64, tx_size=4096)
     client = broker.client
     secret = client.subscribe(b"secret", print, 1)
     public = client.subscribe(b"public", print, 1)
@@ -239,10 +300,14 @@ def test_a_subscription_that_is_refused_blocks_nothing(made: Made) -> None:
     assert client.stats.losses <= asked(broker)
 
 
+@WAYS
+@pytest.mark.parametrize("memory", ["enough", "short"])
 def test_a_refused_subscription_is_reported_once_and_tried_with_growing_pauses(
-    made: Made,
+    memory: str, wrong: bytes, reason: str, made: Made, request: pytest.FixtureRequest
 ) -> None:
-    broker = secretive(made)
+    broker = secretive(made, wrong)
+    if memory == "short":
+        request.getfixturevalue("every_other")
     client = broker.client
     secret = client.subscribe(b"secret", print, 1)
     moments: list[float] = []
@@ -253,12 +318,13 @@ def test_a_refused_subscription_is_reported_once_and_tried_with_growing_pauses(
 
     broker.run(3 * HOUR, watch)
     assert broker.reports == [(0, b"secret")]
-    assert "closed" in broker.reasons[0]
+    assert reason in broker.reasons[0]
     gaps = [after - before for before, after in pairwise(moments)]
     assert all(5 * MINUTE * 0.9 < gap < 11 * MINUTE for gap in gaps[-5:]), gaps
     assert sum(gap < MINUTE for gap in gaps) < 25
     assert broker.run(MINUTE, lambda: client.connected), "it is online in between"
     assert client.stats.losses <= len(moments)
+    broker.wrong = b""
     broker.forbidden = set()
     assert broker.run(PATIENCE, lambda: secret.granted == b"\1")
     assert broker.filters == {b"secret": 1}

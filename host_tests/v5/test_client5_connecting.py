@@ -225,6 +225,21 @@ def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Fak
     assert client.server.client_id == b"assigned-1"
 
 
+@pytest.mark.parametrize("client_id", [b"", b"unit"])
+def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None:
+    """Nor limits: they are those of a connection, and the reason is what it has to say."""
+    bench = Bench5(clock, client_id=client_id)
+    assigned = [(Id.ASSIGNED_CLIENT_IDENTIFIER, b"given")]
+    said = [(Id.RECEIVE_MAXIMUM, 1), (Id.REASON_STRING, b"later"), (Id.SERVER_REFERENCE, b"b")]
+    bench.greet()
+    bench.feed(build.connack(0x88, 0, properties(said + assigned)))
+    server = bench.client.server
+    assert (server.client_id, server.receive_maximum) == (None, 65535)
+    assert (server.reason, server.reference) == (b"later", b"b")
+    bench.accepted(*([] if client_id else assigned))
+    assert server.client_id == (None if client_id else b"given")
+
+
 # What it costs those who do not ask for it
 
 
@@ -306,16 +321,20 @@ def test_the_smallest_packets_that_acknowledge(clock: Clock) -> None:
     assert bench.names() == ["DISCONNECT"]
 
 
-@pytest.mark.parametrize("client_id", [b"", b"unit"])
-def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None:
-    """Nor limits: they are those of a connection, and the reason is what it has to say."""
-    bench = Bench5(clock, client_id=client_id)
-    assigned = [(Id.ASSIGNED_CLIENT_IDENTIFIER, b"given")]
-    said = [(Id.RECEIVE_MAXIMUM, 1), (Id.REASON_STRING, b"later"), (Id.SERVER_REFERENCE, b"b")]
-    bench.greet()
-    bench.feed(build.connack(0x88, 0, properties(said + assigned)))
-    server = bench.client.server
-    assert (server.client_id, server.receive_maximum) == (None, 65535)
-    assert (server.reason, server.reference) == (b"later", b"b")
-    bench.accepted(*([] if client_id else assigned))
-    assert server.client_id == (None if client_id else b"given")
+@pytest.mark.parametrize("version", [5, None])
+def test_a_connack_larger_than_the_buffer_says_what_to_change(
+    version: int | None, clock: Clock
+) -> None:
+    """It is no reason to speak 3.1.1, and the pauses between the tries grow."""
+    pairs = [(Id.USER_PROPERTY, (b"name", b"x" * 90))] * 6
+    bench = Bench5(clock, version=version, quiet=True)
+    pauses = []
+    for _ in range(5):
+        bench.accepted(*pairs)
+        error = bench.client.error
+        assert (error.kind, bench.client.state) == ("resource", "waiting")
+        assert str(error).endswith("packet 0x20: larger than rx_size, which is 512 bytes")
+        pauses.append(bench.client.due - clock.now)
+    assert pauses[-1] > 4 * pauses[0]
+    large = Bench5(clock, version=version, rx_size=1024).accepted(*pairs)
+    assert (large.client.connected, large.client.level) == (True, 5)

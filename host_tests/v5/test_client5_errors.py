@@ -181,32 +181,6 @@ def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -
     assert len(bench.link.made) == made + 1
 
 
-# Leaving
-
-
-def test_disconnect_with_will_and_another_expiry(broker: FakeBroker) -> None:
-    client = online(broker, clean_session=False)
-    client.set_will(b"w", b"gone")
-    assert client.disconnect()
-    client.connect(20_000)
-    assert client.disconnect(with_will=True, session_expiry=7)
-    first, second = named(broker, "DISCONNECT")
-    assert (first.code, list(first.properties)) == (0, [])
-    assert (second.code, list(second.properties)) == (4, [(Id.SESSION_EXPIRY, 7)])
-    assert broker.until(lambda: not broker.online(b"c"), 20)
-    assert broker.knows(b"c")
-    broker.pass_time(8)
-    assert not broker.knows(b"c")
-
-
-def test_an_expiry_that_connect_did_not_have(broker: FakeBroker) -> None:
-    client = online(broker)
-    with pytest.raises(ValueError, match="session_expiry of a client that was made with 0"):
-        client.disconnect(session_expiry=5)
-    assert client.connected
-    assert client.disconnect(session_expiry=0)
-
-
 ACCUSING = [0x80, 0x81, 0x82, 0x83, 0x87, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B]
 
 
@@ -239,3 +213,29 @@ def test_a_message_that_the_broker_ends_connections_on_is_set_aside(
             break
     assert reports.topics == [b"bad"] * (code in ACCUSING)
     assert bool(bench.client.pending) == (code not in ACCUSING)
+
+
+# Leaving
+
+
+def test_disconnect_with_will_and_another_expiry(broker: FakeBroker) -> None:
+    client = online(broker, clean_session=False)
+    client.set_will(b"w", b"gone")
+    assert client.disconnect()
+    client.connect(20_000)
+    assert client.disconnect(with_will=True, session_expiry=7)
+    first, second = named(broker, "DISCONNECT")
+    assert (first.code, list(first.properties)) == (0, [])
+    assert (second.code, list(second.properties)) == (4, [(Id.SESSION_EXPIRY, 7)])
+    assert broker.until(lambda: not broker.online(b"c"), 20)
+    assert broker.knows(b"c")
+    broker.pass_time(8)
+    assert not broker.knows(b"c")
+
+
+def test_an_expiry_that_connect_did_not_have(broker: FakeBroker) -> None:
+    client = online(broker)
+    with pytest.raises(ValueError, match="session_expiry of a client that was made with 0"):
+        client.disconnect(session_expiry=5)
+    assert client.connected
+    assert client.disconnect(session_expiry=0)

@@ -131,8 +131,8 @@ class Client(port.Shown):
     on_message     handler for messages that match no filter
     chunks         True: on_message also takes messages larger than rx_size, in pieces
     on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
-                   with 0 and the topic filter when the broker closes on a subscription, which
-                   is tried again later
+                   with 0 and the topic filter when the broker closes on a subscription or
+                   breaks a rule in its answer; it is tried again later
     release        True: a steady connection lets go of the code that connects. The next one takes
                    its memory again, or waits until there is some
     quiet          True: the first failure is not printed. It is, unless on_disconnect is called
@@ -227,7 +227,8 @@ class Client(port.Shown):
     interval: int  # ms of silence before a PINGREQ
     tick: int  # ms between two looks at the clock at most
     asked: bool  # a PINGREQ is queued, or not answered yet
-    leaving: "bytes | bool | None"  # True: disconnecting; bytes: what is still to be sent for it
+    # (): disconnecting; bytes: what is still to be sent for it; bytearray: then it connects again
+    leaving: "bytes | bytearray | tuple[()] | None"
     # `received` may have identifiers of an earlier session. 1: PINGRESP is awaited, 2: it came
     unsure: int
     trusted: int  # 0: a CONNACK was lost that may have said that the session is a new one; 2 or
@@ -430,12 +431,13 @@ class Client(port.Shown):
         return True
 
     def start(self) -> None:
-        """Begin to connect. `poll` does the rest, and reconnects after each loss."""
-        if self.leaving is not None:  # Ctrl-C has interrupted `disconnect`
-            self.due = port.ticks_ms()
-            self.poll()
-            self.leaving = None
-        if self.state == "offline":
+        """Begin to connect. `poll` does the rest, and reconnects after each loss.
+
+        After `disconnect` in a handler, the client leaves first.
+        """
+        if self.leaving is not None:  # in a handler, or Ctrl-C has interrupted `disconnect`
+            self.leaving = bytearray(self.leaving)
+        elif self.state == "offline":
             self.state = "waiting"
             self.due = port.ticks_ms()
 

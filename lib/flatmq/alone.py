@@ -148,13 +148,13 @@ class Alone:
         pid = self.alone
         if pid > 0 and find(c, pid) < 0:
             self._taken()
-        self.alone = -1
         if not closed:
             self.suspects = []  # the network failed, and accuses nothing
         elif pid >= 0 and not (c.requests and c.subs.count(c)):
             p = find(c, pid)  # of a message past PUBREC its PUBREL was in flight
             if flight == pid or (p >= 0 and c.q[p] & 6 == 6):
                 self._accuse(pid)
+        self.alone = -1  # now: without memory this is called again
 
     def _accuse(self, pid):
         """Count that the peer closed the connection on a message."""
@@ -165,12 +165,13 @@ class Alone:
         else:
             x = [pid, 0, False]
             self.suspects.append(x)
-        x[1] += 1
-        if c.give_up and x[1] >= c.give_up and x[2]:
-            self.suspects.remove(x)
+        n = x[1] + 1
+        if c.give_up and n >= c.give_up and x[2]:
             load("strays").set_aside(c, pid, "the broker closed the connection on it")
-        elif x[1] >= _BEHIND:
+            self.suspects.remove(x)
+        elif n >= _BEHIND:
             x[0] = self._behind(pid)
+        x[1] = n
 
     def _behind(self, pid):
         """Put a message behind all others. Returns its packet identifier, maybe a new one."""
@@ -198,6 +199,8 @@ class Alone:
             data[0] &= 0xF7
         q[p:e] = b""
         q.extend(data)
+        if p < c.sent:
+            c.sent -= e - p
         return pid
 
 

@@ -21,7 +21,6 @@ _DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
 _END = const(1)
 _NOT_CONNECTED = const(2)
-_NO_ACKNOWLEDGEMENT = const(5)
 _LEFT = const(7)
 _LENGTH = const(23)
 _SECOND = const(25)
@@ -117,20 +116,20 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
     """Handle a connection that ended or could not be made: try again later.
 
     `error` is a number of `reasons`, or an exception. `step` says what was being done, or
-    which packet broke a rule.
+    which packet broke a rule. Without memory for all of it, it is called again, and comes to the
+    same result.
     """
     greeted = c.began
-    c.began = 0
     if c.five:
         c.five.close(c, error, greeted)
     if c.leaving is not None:
         error = _LEFT
-    if greeted == 3 and c.leaving and c.leaving is not True:
+        c.tries = 0
+    if greeted == 3 and c.leaving:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.stream.write(c.leaving, 0, len(c.leaving))
         except Exception:
             pass
-    c.connected = False
     c.stream = None
     if c.state != "offline":
         c.state = "waiting"
@@ -138,8 +137,6 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         c.link.close()
     except Exception:
         pass
-    if greeted == 1 and not (error.__class__ is int and error >> 8 == 1) and not c.clean:
-        c.trusted = c.trusted > 1
     closed = greeted > 1 and (
         error is _END
         or getattr(error, "errno", 0) in (errno.ECONNRESET, errno.ECONNABORTED, _EPIPE)
@@ -149,32 +146,39 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         c.alone = load("alone", "").Alone(c)
     if c.alone:
         c.alone.lost(closed, flight)
-    if (closed or error is _NO_ACKNOWLEDGEMENT) and c.requests:
-        load("strays").lost(c, flight, closed)
+    if greeted > 1 and c.requests:
+        load("strays").lost(c, error, step, flight, closed)
     if c.large:
         c.large.lost(closed, flight)
-    if error is _LEFT:
-        c.state = "offline"
-        c.leaving = c.error = None
-    else:
+    c.error = None
+    if error is not _LEFT:
         try:
             c.error = load("reasons", "").reason(c, error, step, greeted > 1)
         except Exception:
             c.error = NO_MEMORY
         drop("reasons", "strays", "show")
-        c.stats.losses += 1
     if c.message is not None:
         c.limit = c.done = c.message.offset = c.message.size = 0
     c.asked = False
     delay = min(c.retry_ms << min(c.tries, _DOUBLED), c.retry_max_ms)
-    c.tries += 1
-    if not c.tries % _LOOK_UP:
-        c.link.address = None
     # From one half of the delay to the whole
     delay *= 256 + random.getrandbits(8)
     c.due = ticks_add(port.ticks_ms(), delay >> 9)
     if c.five:
         c.five.lost(c, error)
+    # There was memory for everything: what must happen only once comes here.
+    if greeted == 1 and not (error.__class__ is int and error >> 8 == 1) and not c.clean:
+        c.trusted = c.trusted > 1
+    if error is _LEFT:
+        if c.leaving.__class__ is not bytearray:
+            c.state = "offline"
+        c.leaving = None
+    else:
+        c.stats.losses += 1
+    c.tries += 1
+    if not c.tries % _LOOK_UP:
+        c.link.address = None
+    c.began = c.sent = 0
 
 
 def mark(c: "Client") -> "int | None":
@@ -182,7 +186,7 @@ def mark(c: "Client") -> "int | None":
 
     Returns the packet identifier of the only message in flight, or 0 for one at QoS 0 that was
     written in part; None if there is none, -1 if there are several. Messages past PUBREC do not
-    count.
+    count. `sent` stays for another call, which returns the same.
     """
     q = c.q
     if c.gone:
@@ -202,7 +206,6 @@ def mark(c: "Client") -> "int | None":
         p = e
     q[p:] = b""
     c.end = p
-    c.sent = 0
     c.acks[0:] = b""
-    strip(c, 0)
+    c.sent = strip(c, sent)
     return flight

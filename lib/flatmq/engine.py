@@ -544,9 +544,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         c.sent = sent
                         c.connected = False
                         # How far it came: 1 if nothing was written in part, and 2 if accepted.
-                        c.began = 0 if left or (c.large and c.large.began) else 1
-                        if opened:
-                            c.began |= 2
+                        c.began = 2 * opened + (not (left or (c.large and c.large.began)))
                     (dial or load("dial", "")).lost(c, what, doing)
                     what = None
                     ms = ms and 0  # the application sees this before the next try

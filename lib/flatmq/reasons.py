@@ -50,7 +50,7 @@ def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
             25: "a second CONNACK",
             26: "not with these flags",
             27: "not with these return codes",
-            32: "larger than rx_size",
+            32: f"larger than rx_size, which is {len(c.rx) // 2 - 1} bytes",
             # Return codes of CONNACK (3.1.1, section 3.2.2.3)
             257: "CONNACK: return code 1, unacceptable protocol version",
             258: "CONNACK: return code 2, client identifier rejected",

@@ -1,7 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: what is asked for, the packets and the answers. Kept while online.
 
-A subscription is never given up. If the broker closes the connection on it, it is tried again with
-growing pauses, while everything else flows: see `strays.lost`.
+A subscription is never given up. If the broker closes the connection on it, or breaks a rule in
+its answer, it is tried again with growing pauses, while everything else flows: see `strays.lost`.
 """
 
 from . import port

@@ -32,10 +32,8 @@ def subscribe(
     kept = replace(self, checked, handler)
     self.subs = load("subs", "")
     new = make(checked, names, handler, qos, chunks)
-    keep(self, kept)
-    self.subscriptions.append(new)
-    extend(self)
-    return send(self, new)
+    extend(self, len(kept) + 1)
+    return add(self, kept, new)
 
 
 def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
@@ -47,18 +45,37 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     checked, names = encode(filters, 0, 0)
     self.subs = load("subs", "")
     new = make(checked, names, None, 0, False)
-    keep(self, [s for s in self.subscriptions if remove(s, checked)])
-    for r in self.requests:
-        if not (r.id or r.filters):  # it was not sent yet, and is withdrawn
-            r.granted = b""
-    self.requests[:] = [r for r in self.requests if r.id or r.filters]
-    return send(self, new)
+    before = self.subscriptions
+    parts = [difference(s, checked) for s in before]
+    kept = [s for i, s in enumerate(before) if parts[i][0]]
+    # Without its last filter, one that was not sent yet is withdrawn.
+    requests = [r for r in self.requests if r.id or r in kept or r not in before]
+    requests.append(new)
+    keep(self, kept)
+    for s in before:
+        s.filters, s.names, s.granted = parts.pop(0)
+        if not (s.id or s.filters):
+            s.granted = b""
+    return send(self, requests)
 
 
 def withdraw(self: "Client", subscription: Subscription) -> None:
     """End a subscription on this side alone: the broker is not asked, and may still have it."""
-    keep(self, [s for s in self.subscriptions if s is not subscription])
-    self.requests[:] = [r for r in self.requests if r is not subscription]
+    kept = [s for s in self.subscriptions if s is not subscription]
+    requests = [r for r in self.requests if r is not subscription]
+    keep(self, kept)
+    self.requests = requests
+
+
+# These change a client once there was memory for all of it: a call that raises changes nothing.
+
+
+def add(c: "Client", kept: "list[Any]", new: Subscription) -> Subscription:
+    """Add a subscription to those in `kept`, and send it."""
+    kept.append(new)
+    requests = c.requests + [new]  # noqa: RUF005 (less code)
+    keep(c, kept)
+    return send(c, requests)
 
 
 def make(
@@ -101,22 +118,21 @@ def keep(c: "Client", kept: "list[Any]") -> None:
 
     Adjusts `done` and `limit`, which count subscriptions for the message being delivered.
     """
-    if c.message is None:
-        Message(c.rx, c)
     for i in range(len(c.subscriptions), 0, -1):
         if c.subscriptions[i - 1] not in kept:
             c.done -= i <= c.done
             c.limit -= i <= c.limit
-    c.subscriptions[:] = kept
+    c.subscriptions = kept
     for i in range(c.learned):  # the handlers of the last topic names
         c.names[i][0:] = NEVER
 
 
-def extend(c: "Client") -> None:
+def extend(c: "Client", subscriptions: int) -> None:
     """Claim memory to remember topic names: two for a subscription, eight for many."""
+    if c.message is None:
+        Message(c.rx, c)
     n = c.learned
-    more = 2 if len(c.subscriptions) < 2 else 4 if len(c.subscriptions) < 3 else 8
-    more = max(n, more)
+    more = max(n, 2 if subscriptions < 2 else 4 if subscriptions < 3 else 8)
     new = [bytearray(48) for _ in range(n, more)]  # before anything changes: memory may be short
     for i in range(n, more):
         c.names[i] = new[i - n]
@@ -159,19 +175,19 @@ def _name(f):
     return f[f.find(b"/", 7) + 1 :] if f.startswith(b"$share/") else f
 
 
-def remove(s, gone):
-    """Remove the filters in `gone` from a subscription. Returns whether any are left."""
-    left = [i for i, f in enumerate(s.filters) if f not in gone]
-    if s.granted:
-        s.granted = bytes([s.granted[i] for i in left])
-    s.filters = [s.filters[i] for i in left]
-    s.names = [s.names[i] for i in left]
-    return bool(left)
+def difference(s: Subscription, gone: "list[bytes]") -> "tuple[Any, Any, Any]":
+    """Return `filters`, `names` and `granted` of a subscription without the filters in `gone`."""
+    at = [i for i, f in enumerate(s.filters) if f not in gone]
+    granted = s.granted and bytes([s.granted[i] for i in at])
+    return [s.filters[i] for i in at], [s.names[i] for i in at], granted
 
 
-def send(c: "Client", new: Subscription) -> Subscription:
-    """Send a request, or leave it to the next CONNACK."""
-    c.requests.append(new)
+def send(c: "Client", requests: "list[Subscription]") -> Subscription:
+    """Send the last one of `requests`, or leave it to the next CONNACK. Returns it."""
+    c.requests = requests
     if c.connected:
-        c.subs.late(c)  # after what waits for the same topic filters
-    return new
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            c.subs.late(c)  # after what waits for the same topic filters
+        except MemoryError:  # the engine sends it a little later
+            pass
+    return requests[-1]

@@ -21,7 +21,7 @@ WRITERS: dict[str, set[str]] = {
     "end": {*PUBLISH, *QUEUE, "v5/fallback"},
     "kept": {*PUBLISH, *QUEUE, "rare/strays"} - {"dial"},
     "pending": {*PUBLISH, *QUEUE, "rare/strays", "rare/parts"} - {"dial"},
-    "sent": {"engine", "dial", "queue"},
+    "sent": {"engine", "dial", "alone", "queue"},
     "gone": {"engine", "rare/strays", "rare/connecting"},
     "full": {"__init__", "engine", "rare/strays", "rare/handover", "rare/connecting"},
     "last_id": {*PUBLISH, "subs", "alone", "rare/parts"},

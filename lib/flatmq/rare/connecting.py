@@ -26,7 +26,7 @@ def connect(self: "Client", timeout_ms: int = 10000) -> None:
     self.quiet = True  # this raises
     try:
         self.start()
-        while self.state != "online":
+        while self.state != "online" or self.leaving is not None:
             left = ticks_diff(end, port.ticks_ms())
             if left <= 0 or (self.error and self.error is not last and _final(self.error, last)):
                 raise self.error or MQTTError("timeout", f"{self.state} after {timeout_ms} ms")
@@ -65,7 +65,8 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
         return False
     for r in c.requests:  # the next start asks at once: see `subs.lost`
         r.pause = r.strikes = 0
-    c.leaving = True  # even if Ctrl-C comes: the next poll ends the connection
+    if c.stream:
+        c.leaving = ()  # even if Ctrl-C comes: the next poll ends the connection
     c.due = port.ticks_ms()
     while c.state == "online":
         try:

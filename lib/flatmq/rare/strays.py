@@ -6,12 +6,17 @@ from ..queue import find, release
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from typing import Any
+
     from .. import Client
     from ..message import Message
 
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this
-_TELL = const(3)  # closes on a subscription after which the application is informed
+_NO_ACKNOWLEDGEMENT = const(5)
+_RULE = const(15)  # larger numbers are rules that a packet breaks: see `reasons`
+_ANSWERS = const((9, 11))  # SUBACK and UNSUBACK
+_REPORT = const(3)  # closes on a subscription after which the application is informed
 
 
 def next_id(c: "Client") -> int:
@@ -126,14 +131,23 @@ def give_up(c: "Client", m: "Message") -> None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
 
 
-def lost(c: "Client", flight: "int | None", closed: bool) -> None:
-    """Handle the end of a connection, maybe because of a request that was in flight.
+def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: bool) -> None:
+    """Handle the end of an accepted connection, maybe because of a request that was in flight.
 
-    With one request and no message in flight, that request waits for a while before it is tried
-    again. With more, requests are sent one at a time from now on, and messages wait for them.
-    `flight`: see `dial.mark`. The peer has `closed` it, or has not answered.
+    That is if the peer has `closed` it, has not answered, or has broken a rule in its answer. With
+    one request and no message in flight, that request waits for a while before it is tried again.
+    With more, requests are sent one at a time from now on, and messages wait for them. `error` and
+    `step`: see `dial.lost`; `flight`: see `dial.mark`.
     """
     n = c.subs.count(c)
+    reason = "closed the connection on"
+    if error.__class__ is int and error > _RULE and step >> 4 in _ANSWERS:
+        reason = "broke a rule in its answer to"
+        flight = None  # no message is the cause
+    elif error is _NO_ACKNOWLEDGEMENT:
+        reason = "has not answered"
+    elif not closed:
+        return
     if n > 1 or (n and flight is not None):
         c.apart = True
         return
@@ -142,7 +156,7 @@ def lost(c: "Client", flight: "int | None", closed: bool) -> None:
             # The first time it may have been chance.
             r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST) if r.pause else 1
             r.strikes += 1
-            if r.strikes == _TELL and c.on_dropped is not None:
-                reason = "closed the connection on" if closed else "has not answered"
+            r.id = 0  # once, even if this is called again
+            if r.strikes == _REPORT and c.on_dropped is not None:
                 for f in r.filters:
                     c.on_dropped(0, f, f"the broker {reason} this topic filter")

@@ -179,7 +179,7 @@ def close(c: "Client5", error: "Any", began: int) -> None:
 
     If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
     """
-    c.greeting = c.state == "greeting"
+    c.greeting = c.greeting or c.state == "greeting"
     c.inflight = c.slots
     if c.alone is c.flow:
         c.alone = None
@@ -212,3 +212,4 @@ def lost(c: "Client5", error: "Any") -> None:
             c.unanswered = 0
         if c.unanswered == 2:
             load("fallback", "v5.").fall_back(c)
+    c.greeting = False

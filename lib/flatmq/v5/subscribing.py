@@ -2,7 +2,7 @@
 
 from ..message import NEVER
 from ..port import const, load
-from ..subscribing import encode, extend, keep, make, replace, send
+from ..subscribing import add, encode, extend, make, replace
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
 
@@ -66,16 +66,14 @@ def subscribe(
             head[0] = len(head) - 1
             new.head = bytes(head)
         _allow(self, new)
-        self.numbered = max(self.numbered, new.identifier)
-    keep(self, kept)
-    self.subscriptions.append(new)
     blocks = self.blocks
     self.blocks = None  # if memory is short here, they are claimed again
-    extend(self)
+    extend(self, len(kept) + 1)
     if blocks:
         more = self.learned - len(blocks)
         self.blocks = blocks + [bytearray(NEVER) for _ in range(more)]
-    return send(self, new)
+    self.numbered = max(self.numbered, new.identifier)
+    return add(self, kept, new)
 
 
 def _allow(c, r):

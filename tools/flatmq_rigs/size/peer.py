@@ -17,7 +17,7 @@ class Peer:
     def __init__(self):
         self.connects = 0  # CONNECT packets received
         self._subscribes = self._publishes = 0  # with an acknowledgement
-        self._into = bytearray(256)  # what the client wrote
+        self._into = bytearray(512)  # what the client wrote
         self._filled = 0
         self._out = bytearray(64)  # answers
         self._next = self._last = 0  # those that the client has not read
@@ -87,25 +87,31 @@ class Peer:
         n = span[-1] if span else len(data)
         self._into[self._filled : self._filled + n] = data[at : at + n]
         self._filled += n
-        while self._filled > 1 and self._filled >= 2 + self._into[1]:
-            end = 2 + self._into[1]
-            self._answer(self._into, end)
+        while self._filled > 1:
+            at = 3 if self._into[1] > 127 else 2
+            end = at + self._into[1]
+            if at == 3:
+                end += (self._into[2] << 7) - 128
+            if self._filled < end:
+                break
+            self._answer(self._into[0] & 0xF6, self._into[at:end])
             self._filled -= end
             self._into[: self._filled] = self._into[end : end + self._filled]
         return n
 
-    def _answer(self, packet, end):
-        kind = packet[0] & 0xF6
+    def _answer(self, kind, body):
         if kind == 0x10:
             self.connects += 1
-            self._five = packet[8] == 5
+            self._five = body[6] == 5
             self._say(b"\x20\x06\0\0\3\x22\0\x0a" if self._five else b"\x20\x02\0\0")
         elif kind == 0x82:
             self._subscribes += 1
-            granted = bytes((packet[end - 1] & 3,))
-            if self._five:
-                granted = b"\0" + granted
-            self._say(bytes((0x90, 2 + len(granted))) + packet[2:4] + granted)
+            granted = bytearray(1 if self._five else 0)
+            at = 3 + body[2] if self._five else 2
+            while at < len(body):
+                at += 3 + body[at + 1]
+                granted.append(body[at - 1] & 3)
+            self._say(bytes((0x90, 2 + len(granted))) + body[:2] + granted)
         elif kind == 0xC0:
             self._say(b"\xd0\0")
         elif kind == 0x32:
@@ -114,8 +120,8 @@ class Peer:
                 self._cutting = False
                 self._ended = True
             else:
-                at = 4 + packet[3]
-                self._say(b"\x40\2" + packet[at : at + 2])
+                at = 2 + body[1]
+                self._say(b"\x40\2" + body[at : at + 2])
 
     def _say(self, packet):
         if self._next == self._last:
