@@ -147,9 +147,3 @@ def test_a_client_that_stops_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert status == 1
     assert "nothing new for 0.5 s: the device is ended" in shown
     assert "the device did not come to its end" in shown
-
-
-def test_what_kills_the_device_is_shown(run: Run) -> None:
-    status, shown = run(1_000, heap=40)
-    assert status == 1
-    assert "MemoryError" in shown
