@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatmq_tools import boards
+from flatmq_tools.errors import ToolError
 
 KIB = 1024
 
@@ -62,7 +63,7 @@ def test_the_filesystem_follows_the_flash_on_an_esp32() -> None:
     ],
 )
 def test_a_board_that_cannot_be(name: str, flash: int, error: str) -> None:
-    with pytest.raises(boards.BoardError, match=error):
+    with pytest.raises(ToolError, match=error):
         boards.load(name).with_flash(flash)
 
 
@@ -152,7 +153,7 @@ def test_a_wrong_file_is_told_its_key(
 ) -> None:
     edited(tmp_path, board, old, new)
     file = re.escape(str(tmp_path / "mine.toml"))
-    with pytest.raises(boards.BoardError, match=f"^{file}: {text}"):
+    with pytest.raises(ToolError, match=f"^{file}: {text}"):
         boards.load("mine", tmp_path)
 
 

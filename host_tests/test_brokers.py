@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from conftest import BROKERS, SharedBrokers, kinds
 from flatmq_tools import broker as brokers
 from flatmq_tools import ports
+from flatmq_tools.errors import ToolError
 
 
 @pytest.mark.parametrize("kind", kinds("shared"))
@@ -57,7 +60,19 @@ def test_a_broker_that_runs_already(shared_brokers: SharedBrokers) -> None:
     found = brokers.external(running.address)
     assert (found.kind, found.port) == ("external", running.port)
     for wrong in ("127.0.0.1:http", "127.0.0.1:0", ":1883", "127.0.0.1:65536"):
-        with pytest.raises(brokers.BrokerError, match="broker must be HOST"):
+        with pytest.raises(ToolError, match="broker must be HOST"):
             brokers.external(wrong)
     with pytest.raises(brokers.BrokerError, match="no broker answers"):
         brokers.external(f"127.0.0.1:{ports.free_port()}")
+
+
+def test_the_status_of_a_broker_that_ends_by_itself() -> None:
+    """It is known once the process has ended, until a restart."""
+    with brokers.mosquitto() as running:
+        assert running.status is None
+        assert running.pid is not None
+        os.kill(running.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        assert running.status == -signal.SIGKILL
+        running.restart()
+        assert running.status is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flatmq_tools import boards, bytecode, contents, interpreter
+from flatmq_tools.errors import ToolError
 
 MODULES = {
     "mine/main.py": "import helper\nimport wifi\n",
@@ -138,13 +139,13 @@ def test_nothing_is_missing_on_a_board(name: str) -> None:
 def test_a_sketch_by_name_and_by_path(sketch: Path) -> None:
     assert contents.find_sketch("host") == contents.SKETCHES / "host"
     assert contents.find_sketch(str(sketch)) == sketch
-    with pytest.raises(contents.ContentsError, match=r"nowhere: no sketch: .*there are .*host"):
+    with pytest.raises(ToolError, match=r"nowhere: no sketch: .*there are .*host"):
         contents.find_sketch("nowhere")
 
 
 def test_a_sketch_that_is_none(sketch: Path, tmp_path: Path) -> None:
-    with pytest.raises(contents.ContentsError, match=r"no sketch: it has no main\.py"):
+    with pytest.raises(ToolError, match=r"no sketch: it has no main\.py"):
         contents.contents(tmp_path, {})
     (sketch / "helper.py").write_text("x = 1\ndef\n")
-    with pytest.raises(contents.ContentsError, match=r"helper\.py: line 2: "):
+    with pytest.raises(ToolError, match=r"helper\.py: line 2: "):
         contents.contents(sketch, {})

@@ -15,6 +15,7 @@ import pytest
 import flatmq
 from conftest import ROOT
 from flatmq_rigs import release
+from flatmq_tools.errors import ToolError
 from test_package import files
 
 VERSION = flatmq.__version__
@@ -96,14 +97,14 @@ def test_the_notes_are_the_section_of_the_version() -> None:
     assert release.notes(CHANGELOG, "0.4.0") == "Next.\n"
     assert release.notes(CHANGELOG, "0.3.0") == "New.\n"
     assert release.notes(CHANGELOG, "0.2.1") == "### Fixed\n- Old.\n"
-    with pytest.raises(release.ReleaseError, match=r"needs a section '## 0.2 - YYYY-MM-DD'"):
+    with pytest.raises(ToolError, match=r"needs a section '## 0.2 - YYYY-MM-DD'"):
         release.notes(CHANGELOG, "0.2")
-    with pytest.raises(release.ReleaseError, match=r"'## 0.2.10' of CHANGELOG.md must not be em"):
+    with pytest.raises(ToolError, match=r"'## 0.2.10' of CHANGELOG.md must not be em"):
         release.notes(CHANGELOG, "0.2.10")
 
 
 def test_there_is_no_release_outside_a_checkout(tmp_path: Path) -> None:
-    with pytest.raises(release.ReleaseError, match="a checkout with a commit"):
+    with pytest.raises(ToolError, match="a checkout with a commit"):
         release.epoch(tmp_path)
 
 

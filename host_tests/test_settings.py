@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatmq_tools import settings
+from flatmq_tools.errors import ToolError
 
 EXAMPLE = {
     "device": {"name": "", "interval": 60},
@@ -67,7 +68,7 @@ def test_a_slip_is_an_error_that_says_what_there_is(
 ) -> None:
     if file:
         (folder / "settings.json").write_text(file)
-    with pytest.raises(settings.SettingsError, match=error):
+    with pytest.raises(ToolError, match=error):
         settings.load([override] if override else (), folder)
 
 

@@ -72,11 +72,9 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert f"over its bound: {first.name}: 99,999 bytes" in done.output
     assert "over its bound: start: 99.9 loads" in done.output
     assert "not measured: no peer" in done.output
-    held, flash, modules, starts = map(results.rows, results.tables(document, "size"))
+    held, flash, starts = map(results.rows, results.tables(document, "size"))
     assert held[1] == [first.name, "99,999", f"{first.bound:,}", f"{first.asked:,}", "3,834"]
     assert held[2] == [second.name, "+77", f"+{second.bound:,}", "+500", "-"]
     assert held[3] == [third.name, "-", f"+{third.bound:,}", "+64", "-"]
-    assert modules[1] == [first.name, "flatmq, reader"]
-    assert modules[2] == [second.name, "+ resend, without reader"]
     assert flash[1:] == [["the client", "90,000", ""], ["ha", "99,000", "+9,000"]]
     assert starts[1][:4] == ["flatmq", "0.50", "2.50", "99.9"]

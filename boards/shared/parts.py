@@ -37,17 +37,17 @@ def _made(station, name):
 
         return HomeAssistant(station)
     if name == "logs":
-        from logs_part import logs
+        from flatmq.log import Log
 
-        return logs(station)
+        return Log(station.client, station.base + b"log")
     if name == "prompt":
         from prompt_part import prompt
 
         return prompt(station)
     if name == "time":
-        from time_part import synced
+        from flatmq.timesync import TimeSync
 
-        return synced(station)
+        return TimeSync(station.client, station.base + b"time")
     if name == "updates":
         from updates_part import updates
 

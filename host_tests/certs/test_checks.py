@@ -162,7 +162,7 @@ AUTHORITY_ERRORS = [
     (b"", "ca.pem: must be a certificate in PEM or DER, not an empty file"),
     (b"<html>", "ca.pem: must be a certificate in PEM or DER, not a web page"),
     (_PKCS12, "not a PKCS #12 container or a key"),
-    (ROOT.key_bytes(), "ca.pem: must be a certificate, not a private key"),
+    (ROOT.key_bytes(), "ca.pem: must be a certificate in PEM or DER, not a private key"),
     (
         ROOT.pem + SECOND.pem,
         "ca.pem: holds 2 authorities (Second Root, Test Root), and a board takes one; `flatmq tls",

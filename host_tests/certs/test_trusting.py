@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from flatmq_rigs import certificates
 from flatmq_tools import broker, desk_client, trust
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
-from flatmq_tools.fleet import link as fleet_link
 from sizes import spread
 from tls.secure_broker import SecureBroker
 from typed_command import flatmq, said
@@ -233,20 +232,19 @@ def test_a_mistake_is_reported_at_once(
     monkeypatch.setattr(desk_client, "PATIENCE_MS", 60_000)
     monkeypatch.setattr(fleet, "RAMP_PATIENCE", 60.0)
     tries, known = [], []
-    for link in (tls_link.Link, fleet_link.TLSLink):
-        connect, why = link.connect, link.why
+    connect, why = tls_link.Link.connect, tls_link.Link.why
 
-        def counted(self: Any, connect: Callable[[Any], None] = connect) -> None:
-            tries.append(self)
-            connect(self)
+    def counted(self: Any) -> None:
+        tries.append(self)
+        connect(self)
 
-        def explained(self: Any, error: Any, why: Callable[[Any, Any], Any] = why) -> Any:
-            found = why(self, error)
-            known.extend([found] if found is not None else [])
-            return found
+    def explained(self: Any, error: Any) -> Any:
+        found = why(self, error)
+        known.extend([found] if found is not None else [])
+        return found
 
-        monkeypatch.setattr(link, "connect", counted)
-        monkeypatch.setattr(link, "why", explained)
+    monkeypatch.setattr(tls_link.Link, "connect", counted)
+    monkeypatch.setattr(tls_link.Link, "why", explained)
     listener, options, text = NO_USE[mistake]
     few = ["--devices", 1, "--seconds", 1] if command == "fleet" else []
     address = f"localhost:{secure.ports[listener]}"

@@ -16,6 +16,7 @@ import typed_command
 from conftest import ROOT, interpreter_command, library
 from flatmq import Client
 from flatmq_tools import broker, remote_logs
+from flatmq_tools.desk_client import Desk
 from flatmq_tools.interpreter import environment
 from observer import retained
 
@@ -88,16 +89,17 @@ def test_what_the_second_program_prints_is_shown(running: broker.Broker, tmp_pat
     terminal = "import bench, flatmq.log\nflatmq.log.os = bench.Terminal()\n"
     (tmp_path / "greenhouse.py").write_text(terminal + _here(PROGRAMS[1], running))
     out = io.StringIO()
+
+    def printed() -> bool:
+        return out.getvalue().count("\n") > 80
+
     with subprocess.Popen(
         [*interpreter_command("micropython", "128k"), "greenhouse.py"],
         cwd=tmp_path,
         env=environment(library("micropython"), HERE.parent / "sketches" / "fakes"),
         stdout=subprocess.DEVNULL,
     ) as board:
-        remote_logs.main(
-            running.host, running.port, None, "greenhouse", DEADLINE, None, out,
-            lambda: out.getvalue().count("\n") > 80,
-        )  # fmt: skip
+        remote_logs.main(Desk(running), "greenhouse", DEADLINE, out, printed)
         board.kill()
     shown = out.getvalue()
     first = int(shown.split("\n")[1].removeprefix("turn "))

@@ -15,6 +15,7 @@ from rich.console import Console
 import typed_command
 from conftest import ROOT, interpreter_command, library, printed
 from flatmq_tools import broker, timing
+from flatmq_tools.desk_client import Desk
 from flatmq_tools.interpreter import environment
 from observer import Observer
 
@@ -46,7 +47,7 @@ def running() -> Iterator[broker.Broker]:
 def shown(running: broker.Broker) -> Iterator[io.StringIO]:
     """The command at work, and what it prints."""
     text = io.StringIO()
-    words = (running.host, running.port, None, None, None, Console(file=text))
+    words = (Desk(running), None, Console(file=text))
     with typed_command.at_work(functools.partial(timing.main, *words)):
         yield text
 

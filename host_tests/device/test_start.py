@@ -2,6 +2,7 @@
 
 import pytest
 
+import sizes
 from device import on_device
 
 
@@ -36,6 +37,17 @@ def test_what_comes_while_memory_is_short_is_never_delivered_wrongly(
     )
     assert int(short), "there was too much memory to see anything"
     assert (raised, wrong, missing) == ("0", "0", "0")
+
+
+@pytest.mark.parametrize("when", ["start", "lost", "error"])
+@pytest.mark.parametrize("link", ["tls", "reserve", "websocket", "uart"])
+def test_a_link_whose_memory_is_short_says_so_and_connects_later(link: str, when: str) -> None:
+    """No socket stays open, and the message is delivered."""
+    step = "96" if sizes.whole() else "480"
+    short, *wrong = on_device.run("link_in_little_memory.py", link, when, step, heap="200k")
+    assert int(short), "there was too much memory to see anything"
+    raised, opened, other, missing = wrong
+    assert (raised, opened, other, missing) == ("0", "0", "0", "0")
 
 
 @pytest.mark.parametrize("version", ["4", "5"])

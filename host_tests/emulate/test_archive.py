@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from emulate.files import BOOT, ESP32, unpack
-from flatmq_tools import boards, image, interpreter
+from flatmq_tools import boards, interpreter
 from flatmq_tools.emulate import archive, qemu
+from flatmq_tools.errors import ToolError
 
 FILES = {
     "/main.py": b"import one, two.three\n",
@@ -58,5 +60,12 @@ def test_modules_are_found_in_the_flash(tmp_path: Path) -> None:
 
 def test_modules_that_have_no_room() -> None:
     large = {**FILES, "/large.py": b"#" * 0x1B0000}
-    with pytest.raises(image.ImageError, match=r"esp32.bin: .* no room for .* bytes of modules"):
+    with pytest.raises(ToolError, match=r"esp32.bin: .* no room for .* bytes of modules"):
         archive.make(boards.load("esp32"), large, Path("esp32.bin"))
+
+
+def test_the_boot_of_a_board_that_is_updated_imports_what_firmware_has() -> None:
+    files = archive.with_larger_reads({"/boot.py": b"import slots\n"})
+    nodes = [each for each in ast.parse(files["/boot.py"]).body if isinstance(each, ast.Import)]
+    assert b"from" not in files["/boot.py"]
+    assert {name.name for node in nodes for name in node.names} == {"flashbdev", "vfs", "slots"}

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from flatmq_rigs import emulated, results
 from flatmq_tools import broker
+from flatmq_tools.desk_client import Desk
 from flatmq_tools.ota import keys, package, push
 
 SECTION = "updates"
@@ -70,7 +71,7 @@ class Board:
         file.write_bytes(made.written())
         said = io.StringIO()
         status = push.main(
-            self.near, NAME, file, self._key, None, None, self._patience,
+            Desk(self.near), NAME, file, self._key, self._patience,
             Console(file=said, width=200),
         )  # fmt: skip
         lines = [line for line in said.getvalue().splitlines() if line.startswith(NAME)]

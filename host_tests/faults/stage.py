@@ -125,7 +125,6 @@ class Stage:
         self._own: Broker | Listening | None = None
         self._fake: FakeBroker | None = None
         self._collector: Onlooker | None = None
-        self._listening: Listening | None = None
         self._clear = LINKS[kind] == "tcp"
         self.ca = ""
         self.broker: Broker
@@ -139,7 +138,6 @@ class Stage:
                     persistence=True,
                     extra=MOSQUITTO + ROOM,
                 )
-            self._listening = shared
             self.broker, port, self.ca = shared.broker, shared.port, shared.ca
             # Away until the end, so that nothing that happens to the broker disturbs it.
             self._collector = Onlooker(self.broker, f"{token}-collector", clean=False)
@@ -304,8 +302,6 @@ class Stage:
 
     def do_restart(self) -> None:
         self.broker.restart()
-        if self._listening:
-            self._listening.wait()
 
     def do_forget(self, client_id: str) -> None:
         """The session of a client."""

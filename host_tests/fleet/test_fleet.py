@@ -21,7 +21,8 @@ from conftest import BROKERS, SharedBrokers
 from flatmq_tools import broker as brokers
 from flatmq_tools import fleet as fleets
 from flatmq_tools import senml
-from flatmq_tools.fleet import FleetError, LimitError, Settings, compare, limits, plan, truth
+from flatmq_tools.errors import ToolError
+from flatmq_tools.fleet import Settings, compare, limits, plan, truth
 from flatmq_tools.fleet.fleet import Fleet
 
 DEADLINE = 20.0  # seconds
@@ -288,7 +289,7 @@ def test_refusals_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--devices", 3, "127.0.0.1:1").output.splitlines() == [
         "Error: no broker answers at 127.0.0.1:1"
     ]
-    with pytest.raises(FleetError, match="not one reading"):
+    with pytest.raises(ToolError, match="not one reading"):
         Fleet("127.0.0.1", 1, Settings(1, 0.1, 5))
 
 
@@ -300,7 +301,7 @@ def test_open_files_are_allowed_or_their_number_is_told(monkeypatch: pytest.Monk
     assert asked == []
     limits.raise_open_files(3000)
     assert asked == [(3064, 4096)]
-    with pytest.raises(LimitError, match=r"need 5,064 open files, and 4,096 .* at most 4,032"):
+    with pytest.raises(ToolError, match=r"need 5,064 open files, and 4,096 .* at most 4,032"):
         limits.raise_open_files(5000)
 
 

@@ -5,25 +5,19 @@ The variables are those of `python -m hil`. Without BOARD_BROKER only memory is 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
+from typing import Any
 
 from flatmq_rigs import results
-from flatmq_rigs.bench.clients import CLIENTS
-from flatmq_rigs.bench.peers import PeerError, fetch
+from flatmq_rigs.bench.peers import PeerError, umqtt_simple
 from flatmq_tools import bytecode
 
 from . import command
-from .suite import HERE, HOME, JOIN_MS, Suite, Where
+from .suite import HERE, HOME, JOIN_MS, Suite
 
-SECTION = "board-bench"  # of the document
 ARRIVE_MS = 100  # in which a message is there and back; delayed acknowledgements take 40
 FLATMQ, UMQTT, FLOOR = "flatmq", "umqtt", "floor"
 # Step of device/board_bench.py -> row of the table.
@@ -43,21 +37,16 @@ OPERATIONS = {
     "ping": "send PINGREQ",
     "pong": "take PINGRESP",
 }
-_HEAD = ("on the board", "flatmq", "B", "umqtt.simple", "B", "floor")
 
 
 class Bench(Suite):
     """The measurement with one board; `held`, `us` and `left` are by client and row."""
 
-    def __init__(
-        self,
-        where: Where,
-        build: Path,
-        say: Callable[[str], None],
-        wrote: Callable[[int, int], None] = lambda done, size: None,
-    ) -> None:
-        super().__init__(where, say, wrote)
-        self._build = build
+    name = "board-bench"
+    head = ("on the board", "flatmq", "B", "umqtt.simple", "B", "floor")
+
+    def __init__(self, *of_suite: Any) -> None:
+        super().__init__(*of_suite)
         self.held: dict[tuple[str, str], int] = {}
         self.us: dict[tuple[str, str], float] = {}
         self.left: dict[tuple[str, str], float] = {}
@@ -77,7 +66,7 @@ class Bench(Suite):
             for client in clients:
                 self._weigh(client)
             if self._network:
-                self.notes.append(f"Times were not measured: {self._network}.")
+                self._note(f"Times were not measured: {self._network}.")
                 return
             for client in (FLOOR, *clients):
                 self._time(client)
@@ -91,18 +80,22 @@ class Bench(Suite):
                 source = HERE / "device" / f"{stem}.py"
                 bytecode.compile_module(source, folder / f"{stem}.mpy", source.name)
             try:
-                source = _umqtt(self._build)
-                target = folder / "umqtt" / source.with_suffix(".mpy").name
+                source = umqtt_simple(self._build)
+                target = folder / "umqtt" / "simple.mpy"
                 bytecode.compile_module(source, target, "umqtt/simple.py")
                 clients.append(UMQTT)
             except PeerError as error:
-                self.notes.append(f"umqtt.simple was not measured: {error}.")
+                self._note(f"umqtt.simple was not measured: {error}.")
             files = {
                 f"{HOME}/{path.relative_to(folder)}": path.read_bytes()
                 for path in sorted(folder.rglob("*.mpy"))
             }
         self._put(files)
         return clients
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self._say(text)
 
     def _ready(self) -> None:
         """A board with an empty heap that has joined the network."""
@@ -147,55 +140,22 @@ class Bench(Suite):
             rows.append((f"{text}, µs", *cells, time(FLOOR, name)))
         return rows
 
-
-def _umqtt(build: Path) -> Path:
-    """The source of umqtt.simple. Raises PeerError when it cannot be fetched."""
-    client = next(client for client in CLIENTS if client.module == "umqtt_simple")
-    folder = fetch(build / "peers", client.module, client.sdists, client.wheels)
-    return folder / "umqtt" / "simple.py"
-
-
-def section(bench: Bench) -> str:
-    clock = results.number(bench.us.get((FLOOR, "clock")))
-    notes = "".join(f"\n{note}\n" for note in bench.notes)
-    return f"""\
+    def section(self) -> str:
+        clock = results.number(self.us.get((FLOOR, "clock")))
+        return f"""\
 ## Memory and time on a board
 
-`python -m flatmq_rigs board-bench` with {bench.board}. Both clients as .mpy, on a heap that was
+`python -m flatmq_rigs board-bench` with {self.board}. Both clients as .mpy, on a heap that was
 empty. Times are medians by the board's clock, whose reading takes {clock} µs of each. B: bytes of
 heap that a message leaves behind. What is received is in the network stack's buffers before the
 clock starts; a round trip includes the network. Floor: one write of a ready packet, one read of a
 ready one, one read of nothing. umqtt.simple cannot subscribe before it is connected, and has one
-message in flight.
-
-{results.table(_HEAD, bench.lines())}
-{notes}"""
+message in flight. {" ".join(self.notes)}"""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; 2 when it could not be run."""
-    parser = argparse.ArgumentParser(prog="hil.bench", description="Benchmark on a board.")
-    parser.add_argument("--results", type=Path, help="A document for the table.")
-    parser.add_argument(
-        "--build", type=Path, default=Path("build"), help="Folder of fetched clients."
-    )
-    options = parser.parse_args(arguments)
-
-    def make(where: Where, say: Callable[[str], None], wrote: Callable[[int, int], None]) -> Bench:
-        return Bench(where, options.build, say, wrote)
-
-    def report(bench: Bench, console: Console) -> int:
-        table = Table(*_HEAD)
-        for row in bench.lines():
-            table.add_row(*row)
-        console.print(table)
-        for note in bench.notes:
-            console.print(note, markup=False, highlight=False)
-        if options.results:
-            results.write(options.results, SECTION, section(bench))
-        return 0
-
-    return command.run("The benchmark on a board was", make, report)
+    return command.run("The benchmark on a board was", Bench, arguments)
 
 
 if __name__ == "__main__":

@@ -10,28 +10,29 @@ EMULATE       a firmware for the Pico W, or for an ESP32, which needs a QEMU on 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.table import Table
 
+from flatmq_rigs import results
 from flatmq_rigs.emulated import board_of
 from flatmq_tools import broker, emulate
-from flatmq_tools.address import AddressError, address
+from flatmq_tools.address import address
 from flatmq_tools.emulate import archive, network, qemu_program
 from flatmq_tools.emulate.order import Order
+from flatmq_tools.errors import ToolError
 from flatmq_tools.typed import is_ours
 
 from .desk import DeskError
 from .suite import HOME, MOUNTED, Suite, Where
-
-S = TypeVar("S", bound=Suite)
 
 
 class UsageError(ValueError):
@@ -43,7 +44,7 @@ def _address(name: str, text: str) -> tuple[str, int]:
     try:
         host, port = address(text)
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
-    except (AddressError, OSError) as error:
+    except (ToolError, OSError) as error:
         raise UsageError(f"{name}={text}: {error}") from error
     return str(found[0][4][0]), port
 
@@ -87,13 +88,12 @@ def _surroundings(
     if not Path(firmware).is_file():
         raise UsageError(f"EMULATE={firmware}: there is no such file")
     board = board_of(Path(firmware))
-    program = None
-    if board.chip in qemu_program.PROGRAMS:
-        program = qemu_program.find(board, None)
-    if program and files is None:
+    program = qemu_program.find(board, None)
+    is_slow = bool(program.path)
+    if is_slow and files is None:
         raise UsageError(f"EMULATE={firmware}: the times of an emulated ESP32 are not a board's")
     with broker.mosquitto() as near, tempfile.TemporaryDirectory() as folder:
-        if program and files:
+        if is_slow and files:
             parts = {f"{MOUNTED}{path.removeprefix(HOME)}": data for path, data in files().items()}
             made = archive.make(board, parts, Path(firmware))
             firmware = str(Path(folder, "image.bin"))
@@ -102,9 +102,9 @@ def _surroundings(
             board=board.name,
             image=firmware,
             broker=(near.host, near.port),
-            wifi=program is None or program.wifi,
-            qemu=program.path if program else "",
-            machine=program.machine if program else "",
+            wifi=program.wifi,
+            qemu=program.path,
+            machine=program.machine,
         )
         machine = emulate.Machine(order, Path(folder))
         try:
@@ -115,7 +115,7 @@ def _surroundings(
             if not order.wifi:
                 yield where({"BOARD_PORT": port}, is_ready=True)
                 return
-            password = "" if program else "any"  # the access point of QEMU is an open one
+            password = "" if is_slow else "any"  # the access point of QEMU is an open one
             yield where(
                 {
                     "BOARD_PORT": port,
@@ -123,7 +123,7 @@ def _surroundings(
                     "BOARD_BROKER": network.GATEWAY,
                     "DESK_BROKER": near.address,
                 },
-                is_ready=program is not None,
+                is_ready=is_slow,
             )
         finally:
             machine.stop()
@@ -131,15 +131,21 @@ def _surroundings(
 
 def run(
     what: str,
-    make: Callable[[Where, Callable[[str], None], Callable[[int, int], None]], S],
-    report: Callable[[S, Console], int],
+    kind: type[Suite],
+    arguments: list[str] | None,
     files: Callable[[], dict[str, bytes]] | None = None,
 ) -> int:
-    """Run the steps of `make` with the board at $BOARD_PORT, and `report`; return its status.
+    """Run the steps of a suite with the board at $BOARD_PORT; return 1 if one failed.
 
     `files` is for an emulated ESP32; without it there cannot be one.
     2 when they could not be run. Without a board it prints that `what` was not run.
     """
+    parser = argparse.ArgumentParser(prog="hil", description=kind.__doc__)
+    parser.add_argument("--results", type=Path, help="Document whose section is rewritten.")
+    parser.add_argument(
+        "--build", type=Path, default=Path("build"), help="Folder of fetched clients."
+    )
+    options = parser.parse_args(arguments)
     console = Console(soft_wrap=True)
     if not (os.environ.get("BOARD_PORT") or os.environ.get("EMULATE")):
         console.print(
@@ -163,11 +169,18 @@ def run(
             def say(text: str) -> None:
                 bar.console.print(text, markup=False, highlight=False)
 
-            suite = make(surroundings, say, wrote)
+            suite = kind(surroundings, say, wrote, options.build)
             suite.run()
     except Exception as error:
         if not isinstance(error, (DeskError, UsageError)) and not is_ours(error):
             raise
         console.print(f"Error: {error}", markup=False, highlight=False)
         return 2
-    return report(suite, console)
+    table = Table(*suite.head)
+    for row in suite.lines():
+        table.add_row(*row)
+    console.print(table)
+    if options.results:
+        text = f"{suite.section()}\n\n{results.table(suite.head, suite.lines())}\n"
+        results.write(options.results, suite.name, text)
+    return 0 if suite.ok else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
@@ -57,16 +58,21 @@ class Row:
 class Suite:
     """All steps with one board.
 
-    `rows` has the results. `say` is called with the progress.
+    `rows` has the results, `head` the names of their columns. `say` is called with the progress.
+    `build` is a folder for clients of others.
     """
+
+    head: tuple[str, ...] = ("on the board", "figure", "")
 
     def __init__(
         self,
         where: Where,
         say: Callable[[str], None],
         wrote: Callable[[int, int], None] = lambda done, size: None,
+        build: Path = Path("build"),
     ) -> None:
         self.rows: list[Row] = []
+        self._build = build
         self.board = "a board"
         self._where = where
         self._say_ = say
@@ -97,6 +103,31 @@ class Suite:
             with self._step("bytes per operation"):
                 self._proofs(SCRIPTED, "a scripted peer", None)
             self.with_network(desk)
+
+    # The document
+
+    @property
+    def name(self) -> str:
+        """The name of its section in the document."""
+        return "board-esp32" if "ESP32" in self.board else "board"
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """The rows of the table."""
+        return [(row.what, row.figure.replace("|", "/"), row.mark) for row in self.rows]
+
+    def section(self) -> str:
+        """Return the beginning of its section, before the table."""
+        bad = sum(row.ok is False for row in self.rows)
+        skipped = sum(row.ok is None for row in self.rows)
+        title, command = "On a board", "python -m flatmq_rigs board"
+        firmware = os.environ.get("EMULATE")
+        if firmware:
+            title = f"On an emulated {'ESP32' if 'ESP32' in self.board else 'Pico W'}"
+            command = f"EMULATE={Path(firmware).name} {command}"
+        return (
+            f"## {title}\n\n`{command}`, {self.board}: {len(self.rows)} rows, {bad} failed, "
+            f"{skipped} not run."
+        )
 
     # Helpers
 

@@ -136,7 +136,7 @@ def test_without_a_broker_and_without_the_other_client(
     def missing(build: Path) -> Path:
         raise PeerError("no network here")
 
-    variables.setattr(bench, "_umqtt", missing)
+    variables.setattr(bench, "umqtt_simple", missing)
     with EmulatedBoard(tmp_path) as board:
         status, shown, rows = run(command=bench.main, BOARD_PORT=board.address)
     assert status == 0, shown

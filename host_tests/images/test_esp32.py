@@ -11,6 +11,7 @@ from esp_idf_defs.partitions import PartitionTable
 from esptool import CHIP_DEFS
 
 from flatmq_tools import boards, image
+from flatmq_tools.errors import ToolError
 from flatmq_tools.image import filesystem, firmware, romfs
 from images import downloads
 from images.making import files, listed, make, modules, on_board
@@ -86,7 +87,7 @@ def test_the_firmware_is_checked_where_it_is_left_out(tmp_path: Path) -> None:
     assert (made.version, made.offset) == ("1.28.0", board.flash.filesystem)
     assert made.image == image.make(board, modules()).image
     file.write_bytes(downloads.esp32(board, SIZE, partitions=LARGER))
-    with pytest.raises(image.ImageError, match="0x220000"):
+    with pytest.raises(ToolError, match="0x220000"):
         image.make(board, modules(), firmware_file=file, filesystem_only=True)
 
 
@@ -146,7 +147,7 @@ def test_a_romfs_lies_beside_a_filesystem_alone() -> None:
 def test_a_romfs_that_the_firmware_has_elsewhere(
     partitions: str, size: int, told: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(image.ImageError, match=told):
+    with pytest.raises(ToolError, match=told):
         make(with_romfs(), tmp_path, downloads.esp32(ESP32, size, partitions=partitions))
 
 
@@ -206,7 +207,7 @@ WRONG: dict[str, tuple[str, Download, str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_firmware_is_told_why(case: str, tmp_path: Path) -> None:
     name, download, told = WRONG[case]
-    with pytest.raises(image.ImageError, match=rf"{tmp_path}/download: {told}"):
+    with pytest.raises(ToolError, match=rf"{tmp_path}/download: {told}"):
         make(boards.load(name), tmp_path, download())
 
 

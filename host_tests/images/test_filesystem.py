@@ -9,6 +9,7 @@ import pytest
 
 from conftest import SharedBrokers
 from flatmq_tools import boards, image
+from flatmq_tools.errors import ToolError
 from flatmq_tools.image import filesystem, romfs
 from images.making import files, listed, littlefs, modules, on_board
 from observer import Observer
@@ -86,7 +87,7 @@ def test_too_much_is_told_with_its_numbers() -> None:
     flash = boards.load("pico_w").flash
     much = {f"/{number}": bytes(100_000) for number in range(9)}
     with pytest.raises(
-        filesystem.FilesystemError,
+        ToolError,
         match=r"9 files of 900,000 bytes do not fit .* of 868,352 bytes: it was full at /8",
     ):
         filesystem.build(much, flash)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from conftest import interpreter_command
-from flatmq_tools import broker, contents, interpreter
+from flatmq_tools import broker, contents, desk_client, interpreter
 from flatmq_tools.ota import package, push
 
 HERE = Path(__file__).parent
@@ -89,7 +89,7 @@ class Desk:
         """Begin to push a package."""
         text = io.StringIO()
         future = self._pushes.submit(
-            push.main, self.near, target, file, key or self.key, None, None, _DEADLINE,
+            push.main, desk_client.Desk(self.near), target, file, key or self.key, _DEADLINE,
             Console(file=text, width=200), self._over.is_set,
         )  # fmt: skip
         return Pushed(future, text)

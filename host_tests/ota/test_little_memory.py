@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import slots
+from flatmq import port
 from flatmq.ota import fetch
 from flatmq_tools.ota import push
 from ota.board import ARCHIVE, MADE, Board
@@ -18,28 +19,52 @@ __all__ = ["board"]
 OWN = b"dev/b/ota/manifest"
 
 
-class Short:
-    """Stands for a function, which finds no memory in its n-th call."""
+class Clock:
+    """The time, which passes with each turn."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, n: int = 1) -> None:
+    ms = 0
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port, "ticks_ms", lambda: Clock.ms)
+
+
+class Short:
+    """Stands for a function, which finds no memory in its n-th call, or always with an `error`."""
+
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        of: Any,
+        name: str,
+        n: int = 1,
+        error: Exception | None = None,
+    ) -> None:
         self._right = getattr(of, name)
+        self._error = error
         self.left = n
+        self.calls = 0
         patch.setattr(of, name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        self.calls += 1
         self.left -= 1
+        if self._error:
+            raise self._error
         if not self.left:
             raise MemoryError
         return self._right(*given, **named)
 
 
 def _turns(board: Board) -> int:
-    """Have it go on, whatever `poll` raises. Returns how often that was."""
+    """Have it go on for 20 seconds, whatever `poll` raises. Returns how often that was."""
     raised = 0
     for _ in range(200):
+        Clock.ms += 100
         try:
             board.turn(lambda right: [right])
-        except MemoryError:
+        except (MemoryError, OSError):
             raised += 1
     return raised
 
@@ -76,8 +101,40 @@ def test_a_version_that_has_proved_itself_is_good_on_the_flash(
     (board.folder / "slot").write_text(json.dumps(said))
     board.restart(key)
     Short(monkeypatch, slots, "store")
-    assert _turns(board) == 1
+    assert _turns(board) == 0
     assert json.loads((board.folder / "slot").read_text())["state"] == "good"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "full")])
+def test_what_fails_is_tried_again_after_a_pause(
+    error: Exception, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of a signature blocks, and the program has other things to do."""
+    with monkeypatch.context() as patch:
+        short = Short(patch, fetch, "wanted", error=error)
+        board.hears(OWN, push.manifest(MADE, "dev/b", key))
+        assert _turns(board) == 0
+        assert 4 <= short.calls <= 5
+    _turns(board)
+    assert board.resets
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "full")])
+def test_a_version_that_proves_nothing_makes_way_without_a_reason(
+    error: Exception, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even one that has used up all memory, or the flash."""
+    said = {"version": "1", "counter": 10, "state": "new", "tries": 1}
+    (board.folder / "slot").write_text(json.dumps(said))
+    board.restart(key)
+    board.updates._healthy = lambda: False
+    Short(monkeypatch, slots, "store", error=error)
+    for _ in range(14):  # 280 seconds
+        assert _turns(board) == 0
+    assert not board.resets
+    _turns(board)
+    _turns(board)
+    assert board.resets
 
 
 def test_the_record_is_what_the_flash_has(

@@ -160,6 +160,7 @@ def test_a_reason_not_to(
 ) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    board.restart(key)
     board.updates.ready = lambda: "on battery"
     board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
     board.turns(lambda right: [right])
@@ -229,6 +230,7 @@ def test_the_end_of_another_update_ends_nothing(
 ) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    board.restart(key)
     board.hears(*_manifest(GROUP, 15, key))
     board.hears(*_manifest(OWN, 20, key))
     board.turns()
@@ -273,6 +275,9 @@ def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
     def full(*_: Any) -> None:
         raise MemoryError
 
+    now = [0]
+    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    board.restart(key)
     with monkeypatch.context() as patch:
         patch.setattr(board.updates, "_collect", full)
         board.hears(*_manifest(OWN, 20, key))
@@ -281,6 +286,7 @@ def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
         patch.setattr(fetch, "wanted", full)
         board.hears(*_manifest(OWN, 20, key))
         board.turns()
+    now[0] = 5000
     board.hears(*_manifest(OWN, 20, key))
     board.turns(lambda right: [right])
     assert board.resets

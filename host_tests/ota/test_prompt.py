@@ -15,6 +15,8 @@ from rich.console import Console
 
 from flatmq import Client, port
 from flatmq_tools import broker
+from flatmq_tools.desk_client import Desk
+from flatmq_tools.errors import ToolError
 from flatmq_tools.ota import keys, prompt
 from ota.fakes import Message
 
@@ -69,7 +71,7 @@ def _typed(near: broker.Broker, key_file: Path, *lines: str) -> str:
         except StopIteration:
             raise EOFError from None
 
-    assert prompt.main(near, "pico-1", key_file, None, None, read, console) == 0
+    assert prompt.main(Desk(near), "pico-1", key_file, read, console) == 0
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -109,7 +111,7 @@ def test_too_small_for_what_is_to_be_said() -> None:
 def test_without_the_key(board: Board, near: broker.Broker, other_key_file: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prompt, "_ANSWER_S", 0.5)
-        with pytest.raises(prompt.PromptError, match="does not answer"):
+        with pytest.raises(ToolError, match="does not answer"):
             _typed(near, other_key_file, "led[0] = 9")
     assert board.names["led"] == [0]
 

@@ -24,6 +24,8 @@ from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools import boards, remote_logs, timing
+from flatmq_tools.broker import Broker
+from flatmq_tools.desk_client import Desk
 from flatmq_tools.interpreter import environment
 from observer import Observer
 from sizes import spread
@@ -669,7 +671,7 @@ def test_what_is_printed_is_shown_over_the_broker(name: str, stand: Stand) -> No
     watcher.pack()
     assert watcher.payloads(f"dev/{watcher.device}/log") == []
     out = io.StringIO()
-    words = (stand.host, stand.port, None, watcher.device, None, None, out)
+    words = (Desk(Broker(stand.host, stand.port)), watcher.device, None, out)
     with typed_command.at_work(functools.partial(remote_logs.main, *words)):
         watcher.next("log", lambda piece: b"boot" in piece)
         board.do("broken['led'] = OSError(5)")
@@ -687,7 +689,7 @@ def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> No
 
 @pytest.mark.parametrize("name", ["pico_w", "esp32"])
 def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
-    words = (stand.host, stand.port, None, None, None, Console(file=io.StringIO()))
+    words = (Desk(Broker(stand.host, stand.port)), None, Console(file=io.StringIO()))
     with typed_command.at_work(functools.partial(timing.main, *words)):
         before = datetime.now(timezone.utc)
         board, _ = stand.started(name, parts="time")

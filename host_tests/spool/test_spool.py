@@ -233,6 +233,12 @@ def _accepts(spool: Spool, n: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("client", [None, b"id"])
+def test_what_is_no_client_is_named(client: object, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="client must be a Client, not "):
+        Spool(client, str(tmp_path))  # type: ignore[arg-type]
+
+
 def test_a_client_that_has_begun_its_work_is_refused(tmp_path: Path) -> None:
     client = Client(b"c", link=Broker())
     client.publish(b"t", b"1", 1)

@@ -266,6 +266,62 @@ def test_without_memory_a_message_waits() -> None:
         client.disconnect()
 
 
+@pytest.mark.parametrize("call", ["check_msg", "wait_msg", "publish"])
+def test_a_message_whose_callback_finds_no_memory_comes_again(call: str) -> None:
+    """It is acknowledged once the callback has had it, and stays before the others."""
+    with broker.embedded() as near:
+        client = MQTTClient("unit", near.host, near.port, keepalive=60)
+        taken: list[bytes] = []
+        short = [MemoryError(), MemoryError()]
+
+        def callback(topic: bytes, msg: bytes) -> None:
+            if short:
+                raise short.pop()
+            taken.append(msg)
+
+        client.set_callback(callback)
+        client.connect()
+        client.subscribe(b"a", 1)
+        for msg in (b"1", b"2"):
+            client._client.publish(b"a", msg, 1)
+        inner = client._client
+        while len(client._queue) < 6:
+            inner.poll(10)
+        for _ in range(2):
+            with pytest.raises(MemoryError):
+                client.publish(b"b", b"", qos=1) if call == "publish" else getattr(client, call)()
+            assert (taken, len(inner.acks) > 0) == ([], True)
+        assert (client.wait_msg(), client.wait_msg()) == (0x32, 0x32)
+        assert (taken, bytes(inner.acks)) == ([b"1", b"2"], b"")
+        assert inner.stats.received == 2
+        client.disconnect()
+
+
+def test_a_callback_that_has_received_others_is_not_called_again_without_memory() -> None:
+    with broker.embedded() as near:
+        client = MQTTClient("unit", near.host, near.port, keepalive=60)
+        taken: list[bytes] = []
+
+        def callback(topic: bytes, msg: bytes) -> None:
+            taken.append(msg)
+            if msg == b"1":
+                client.publish(b"b", b"", qos=1)
+                raise MemoryError
+
+        client.set_callback(callback)
+        client.connect()
+        client.subscribe(b"a", 1)
+        for msg in (b"1", b"2", b"3"):
+            client._client.publish(b"a", msg, 1)
+        while len(client._queue) < 9:
+            client._client.poll(10)
+        with pytest.raises(MemoryError):
+            client.wait_msg()
+        client.publish(b"b", b"", qos=1)
+        assert (taken, client._queue) == ([b"1", b"2", b"3"], [])
+        client.disconnect()
+
+
 def test_a_subscription_that_was_made_without_memory_for_the_rest() -> None:
     """Its messages go to the callback as topic and payload."""
     with broker.embedded() as near:

@@ -105,11 +105,17 @@ def _tls_handshake(bench: Bench5) -> None:
     assert bench.client.error.kind == "tls"
 
 
+def _no_memory(bench: Bench5) -> None:
+    bench.stream.raises["read"] = MemoryError("memory allocation failed")
+    bench.drain()
+    assert bench.client.error.kind == "resource"
+
+
 def _silence(bench: Bench5) -> None:
     bench.pass_time(3000)
 
 
-@pytest.mark.parametrize("end", [_ctrl_c, _tls_handshake, _silence])
+@pytest.mark.parametrize("end", [_ctrl_c, _tls_handshake, _no_memory, _silence])
 def test_what_is_no_answer_of_the_broker(end: Callable[[Bench5], None], clock: Clock) -> None:
     bench = Bench5(clock, version=None, timeout=2)
     for _ in range(4):

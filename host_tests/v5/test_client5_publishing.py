@@ -29,6 +29,7 @@ from v5.clients5 import Reports, arrived, online, serving, settled, until
         ({"correlation_data": 5}, TypeError, "correlation_data"),
         ({"user": [("a",)]}, TypeError, "user must be pairs"),
         ({"user": ["ab"]}, TypeError, "user must be pairs"),
+        ({"user": 5}, TypeError, "user must be pairs of name and value, not 5"),
         ({"user": [(b"\xff", b"")]}, ValueError, "user property"),
         ({"topic_alias": 1}, TypeError, "topic_alias"),
         ({"session_expiry": 1}, TypeError, "session_expiry"),

@@ -128,7 +128,7 @@ def test_without_an_extra_the_command_names_it(nothing: Installed, everything: I
     everything.python(
         "import sys, click.testing; sys.modules['mpremote'] = None\n"
         "from flatmq_tools.cli import main\n"
-        "said = click.testing.CliRunner().invoke(main, ['flash', 'pico_w', 'x.uf2']).output\n"
+        "said = click.testing.CliRunner().invoke(main, ['deploy', 'pico_w']).output\n"
         "assert said.endswith(\"mpremote is missing: pip install 'flatmq[boards]'\\n\"), said"
     )
 

@@ -116,7 +116,7 @@ class Client(port.Shown):
     subscriptions  calls of subscribe() that are remembered, 0 to 255
     incoming       received QoS 2 messages not yet released by PUBREL for which there is memory
                    from the first one on; if the broker has more in flight, it grows
-    timeout        seconds that TCP, CONNACK and PINGRESP may each take
+    timeout        seconds that TCP, CONNACK and PINGRESP may each take, 1 to 999
     ack_timeout    seconds without any acknowledgement, while one is awaited, after which the
                    connection is ended and everything sent again; 0: never, None: 3 * timeout
     retry_ms, retry_max_ms   wait before a reconnect: it starts at the first and doubles up to the

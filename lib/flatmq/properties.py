@@ -75,7 +75,10 @@ def block(given: dict, user: "Any" = ()) -> bytes:
     for name in sorted(given):
         if given[name] is not None:
             _put(out, name, given[name])
-    pairs = user.items() if isinstance(user, dict) else user
+    try:
+        pairs = iter(user.items() if isinstance(user, dict) else user)
+    except TypeError:
+        raise TypeError(f"user must be pairs of name and value, not {user!r}") from None
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"user must be pairs of name and value, not {pair!r}")

@@ -66,7 +66,7 @@ rx_size 512 64 268435456
 inflight 8 1 255
 subscriptions 8 0 255
 incoming 32 1 65535
-timeout 10 1 65535
+timeout 10 1 999
 ack_timeout -1 0 196605
 retry_max_ms 60000 1 268435456
 give_up 5 0 100

@@ -89,8 +89,9 @@ class Spool:
         full: str = "drop",
         durable: bool = True,
     ) -> None:
+        if not hasattr(client, "stats"):
+            raise TypeError(f"client must be a Client, not {type(client).__name__}")
         number = load("wire", "").number
-
         number("segment", segment, 512, 65535)
         number("segments", segments, 2, 255)
         if head:

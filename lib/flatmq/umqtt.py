@@ -21,7 +21,8 @@ Differences:
   program that polls `sock` itself has to call check_msg() until it returns None.
 - A call that fails closes the connection. Each further call raises OSError until connect() is
   called.
-- A message is acknowledged even if its callback raises an exception.
+- A message is acknowledged even if its callback raises an exception. For MemoryError, the next
+  call tries it again first, unless there is no memory for that either.
 """
 
 import errno
@@ -82,7 +83,8 @@ class MQTTClient:
 
     # Set by connect(), or before they are read
     _end: int  # when a call gives up
-    _next_topic: bytes  # the arguments for the next callback
+    _next_op: int  # the first byte of the next PUBLISH
+    _next_topic: bytes  # the arguments for its callback
     _next_msg: bytes
     _pings: int  # calls of ping() for which wait_msg() has not returned None yet
     _renewed: "list[Subscription]"  # subscriptions that connect() has renewed
@@ -125,7 +127,7 @@ class MQTTClient:
         self._depth = 0  # callbacks that are running
         self._topic = b""  # of the last message
         self._large: Any = None  # payload of a message that comes in pieces
-        self._short = ""  # what there was no memory for
+        self._short = ""  # what becomes of a message that there was no memory for
 
     def set_callback(self, f: "Callable[[bytes, bytes], object]") -> None:
         """Set the function called as `f(topic, msg)` for each message; both are bytes."""
@@ -269,7 +271,7 @@ class MQTTClient:
         if self._short:
             short = self._short
             self._short = ""
-            raise MemoryError(short)
+            raise MemoryError("no memory for a message; it " + short)
 
     # Outgoing messages
 
@@ -429,7 +431,7 @@ class MQTTClient:
         Returns the first byte of its PUBLISH.
         """
         # A local variable for the queue, or `finally`, would put the frame on the heap.
-        op = self._queue.pop(0)
+        op = self._next_op = self._queue.pop(0)
         self._next_topic = self._queue.pop(0)
         self._next_msg = self._queue.pop(0)
         if self._early:
@@ -437,11 +439,15 @@ class MQTTClient:
         self._depth += 1
         try:
             self.cb(self._next_topic, self._next_msg)
+        except MemoryError:
+            self._depth -= 1
+            _rare("put_back", self)
+            raise
         except:
             self._depth -= 1
             raise
         self._depth -= 1
-        self._next_msg = b""
+        self._next_topic = self._next_msg = b""
         self._client.flush()
         return op
 
@@ -458,10 +464,10 @@ class MQTTClient:
             while len(self._queue) % _FIELDS:
                 self._queue.pop()
             self._large = None
-            self._short = "no memory for a message; it waits"
+            self._short = "waits"
             if not message.size:
                 return HOLD
-            self._short = "no memory for a message; it is lost"
+            self._short = "is lost"
         return None
 
     def _keep(self, message):

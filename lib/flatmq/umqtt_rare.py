@@ -1,5 +1,7 @@
 """Make the client of an MQTTClient, subscribe, and check arguments. Loaded for each call."""
 
+# ruff: noqa: SLF001 - `umqtt` and this are one module, whose rare parts are here
+
 from . import Client
 from .port import MICROPYTHON, const
 from .umqtt import MQTTException
@@ -26,6 +28,7 @@ def client(c: "Any", on_message: "Any", gate: "Any", why: "Any", *settings: "Any
         client_id, user, password, keepalive, clean_session, timeout,
         topic, msg, qos, retain, server, port, ssl, ssl_params,
     ) = settings  # fmt: skip
+    timeout = min(timeout, 999)
     if not user:
         user = password = None
     will = (topic, msg, qos, retain) if topic else None
@@ -106,6 +109,16 @@ def found(renewed: "list[Any]", topic: "Any", qos: "int | None") -> "Any":
             renewed.remove(s)
             return s if s.qos == qos else None
     return None
+
+
+def put_back(client: "Any") -> None:
+    """Have the next call try a message again whose callback has found no memory.
+
+    A message whose callback has received others meanwhile is done.
+    """
+    if client._next_topic:
+        client._queue[0:0] = (client._next_op, client._next_topic, client._next_msg)
+        client._next_topic = b""
 
 
 def check_will(topic: "bytes | str", qos: int) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, NoReturn
 import click
 
 from flatmq_tools import common_options as common
+from flatmq_tools.durations import duration
 from flatmq_tools.typed import command
 
 from . import rig_options as rig
@@ -35,7 +36,6 @@ _IN_TESTS = {
     "look": ("pipeline.look", "Show the report in a browser, as on a phone."),
     "home-assistant": ("ha.real", "Show boards in Home Assistant itself."),
     "emulated": ("emulate.real", "Run sketches on an emulated board."),
-    "emulated-hour": ("emulate.hour", "Run the station sketch on an emulated Pico W for an hour."),
     "emulated-updates": (
         "emulate.updates", "Update an emulated Pico W over MQTT, with power cuts.",
     ),
@@ -59,15 +59,12 @@ def main() -> None:
 def bench(
     *,
     rounds: rig.Rounds = 5,
-    only: Annotated[
-        tuple[str, ...], {"metavar": "CLIENT"}, "Measure this client; repeatable."
-    ] = (),
     results: rig.Results = Path("docs/results.md"),
 ) -> int:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as benches
 
-    return benches.main(rounds=rounds, only=only, results=results)
+    return benches.main(rounds=rounds, results=results)
 
 
 @command(main)
@@ -170,9 +167,7 @@ def live(
     rate: Annotated[
         int, click.IntRange(1, 1_000_000), "Messages a second of the steady load."
     ] = 20_000,
-    steady: Annotated[
-        float, click.FloatRange(1, 86_400), "Duration of the steady load, in seconds."
-    ] = 180.0,
+    steady: Annotated[float, duration(1, 86_400), "Duration of the steady load."] = 180.0,
     results: rig.Results = None,
 ) -> int:
     """Load the pipeline like a busy fleet.

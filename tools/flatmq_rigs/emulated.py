@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flatmq_tools import boards
 from flatmq_tools.emulate import qemu_program
+from flatmq_tools.errors import ToolError
 from flatmq_tools.image import firmware as file_of_firmware
 
 OTA = "-OTA"  # behind the name of a board: see `firmware`
@@ -54,7 +55,7 @@ def firmware(board: str) -> str:
     if found.chip in qemu_program.PROGRAMS:
         try:
             program = qemu_program.find(found, None)
-        except qemu_program.QemuError as error:
+        except ToolError as error:
             raise NotHereError(str(error)) from error
         if not program.wifi:
             raise NotHereError(f"{program.path} has no Wi-Fi")

@@ -140,7 +140,7 @@ def write(root: Path = ROOT) -> None:
 def compiled(folder: Path) -> None:
     """Compile all parts into a folder, and write their JSON files beside them.
 
-    What was compiled before is removed. Raises bytecode.CompileError.
+    What was compiled before is removed. Raises ToolError.
     """
     for old in (*folder.rglob("*.mpy"), *folder.glob("*.json")):
         old.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.progress import Progress
 
 from flatmq_tools import interpreter
 from flatmq_tools.bytecode import library
+from flatmq_tools.errors import ToolError
 
 from .results import number, table, write
 
@@ -35,27 +35,16 @@ BLOCK = 4  # KB
 MINUTES = 60 * 24 * 365  # of a year
 
 
-class PowerCutError(RuntimeError):
-    """A promise was broken; the text is what the run printed."""
-
-
 def _seen(script: str, *arguments: object) -> list[str]:
-    command = interpreter.command(HEAP)
-    if command is None:
-        raise PowerCutError(interpreter.MISSING)
-    done = subprocess.run(
-        [*command, str(HERE / script), *map(str, arguments)],
-        env=interpreter.environment(library(), HERE),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines or not lines[-1].startswith("SEEN"):
-        printed = "\n".join([*lines[-3:], *done.stderr.splitlines()[-3:]])
-        raise PowerCutError(f"{script} {arguments}: {printed}")
-    return lines[-1].split()[1:]
+    try:
+        *_, last = interpreter.run(
+            HEAP, HERE / script, *arguments, path=(library(), HERE), timeout=DEADLINE
+        )
+    except interpreter.InterpreterError as error:
+        raise ToolError(f"{script} {arguments}: {error}") from error
+    if not last.startswith("SEEN"):
+        raise ToolError(f"{script} {arguments}: {last}")
+    return last.split()[1:]
 
 
 def sweep(

@@ -66,9 +66,6 @@ PROOFS = {
         "sketches on an emulated ESP32",
         "flatmq_rigs emulated --board esp32", writes=False, emulates="esp32",
     ),
-    "emulated-hour": Proof(
-        "an hour on an emulated Pico W", "flatmq_rigs emulated-hour", emulates="pico_w"
-    ),
     "emulated-updates": Proof(
         "updates over MQTT of an emulated Pico W, with 20 power cuts",
         "flatmq_rigs emulated-updates", emulates="pico_w",

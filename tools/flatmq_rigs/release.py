@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import flatmq
+from flatmq_tools.errors import ToolError
 
 from . import packages
 
@@ -37,41 +38,36 @@ flatmq is in no package index. Of these files,
 """
 
 
-class ReleaseError(RuntimeError):
-    """The release cannot be built; the text says why."""
-
-
 def notes(changelog: str, version: str) -> str:
     """Return the section of a version, which begins with a line such as "## 0.2.0 - 2026-11-20".
 
     Before the release, "unreleased" stands for the date, so that CI can build it.
 
-    Raises ReleaseError if there is none, or it is empty.
+    Raises ToolError if there is none, or it is empty.
     """
     head = rf"^## {re.escape(version)} - (?:\d{{4}}-\d\d-\d\d|unreleased)$"
     found = re.search(rf"{head}\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise ReleaseError(f"CHANGELOG.md needs a section '## {version} - YYYY-MM-DD'")
+        raise ToolError(f"CHANGELOG.md needs a section '## {version} - YYYY-MM-DD'")
     if not found[1].strip():
-        raise ReleaseError(f"the section '## {version}' of CHANGELOG.md must not be empty")
+        raise ToolError(f"the section '## {version}' of CHANGELOG.md must not be empty")
     return f"{found[1].strip()}\n"
 
 
 def epoch(root: Path = ROOT) -> str:
-    """Return the time of the last commit in seconds. Raises ReleaseError outside a checkout."""
+    """Return the time of the last commit in seconds. Raises ToolError outside a checkout."""
     command = ["git", "-C", str(root), "log", "-1", "--format=%ct"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ReleaseError("a release needs git and a checkout with a commit") from error
+        raise ToolError("a release needs git and a checkout with a commit") from error
     return done.stdout.strip()
 
 
 def build(into: Path, text: str, root: Path = ROOT) -> list[Path]:
     """Build the release of the checkout `root` into a folder and return its files.
 
-    What was in the folder is removed. text: the changes, for the notes. Raises ReleaseError, and
-    bytecode.CompileError if a module does not compile.
+    What was in the folder is removed. text: the changes, for the notes. Raises ToolError.
     """
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
@@ -84,7 +80,7 @@ def build(into: Path, text: str, root: Path = ROOT) -> list[Path]:
         check=False,
     )
     if done.returncode:
-        raise ReleaseError(f"hatchling failed: {done.stderr.strip()}")
+        raise ToolError(f"hatchling failed: {done.stderr.strip()}")
     folder = packages.release(into).name
     shutil.copytree(root / "docs" / "results", into / "results")
     install = _INSTALL.format(version=flatmq.__version__, folder=folder)
@@ -96,7 +92,7 @@ def main(into: Path) -> int:
     """Build the release of this version into a folder and print its parts; return 0."""
     changelog = ROOT / "CHANGELOG.md"
     if not changelog.is_file():
-        raise ReleaseError(f"{changelog} is missing")
+        raise ToolError(f"{changelog} is missing")
     text = notes(changelog.read_text(encoding="utf-8"), flatmq.__version__)
     build(into, text)
     for path in sorted(into.iterdir()):

@@ -14,16 +14,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flatmq_tools.interpreter import InterpreterError
+
 MISSING = (
     "no 32-bit MicroPython: `make wasm` installs it into .venv; it needs node, npm and a network"
 )
 COLLECT = "import gc; gc.collect()"  # a part that is run to have garbage collected after it
 _PACKAGE = Path("node_modules", "@micropython", "micropython-webassembly-pyscript")
 _RUN = Path(__file__).with_suffix(".mjs")
-
-
-class WebAssemblyError(RuntimeError):
-    """The interpreter is missing, or what it ran failed; the text says which."""
 
 
 def find() -> Path | None:
@@ -46,11 +44,11 @@ def run(
     """Run each part in the same interpreter and return the lines that they print.
 
     `folders` maps paths inside the interpreter to folders that are copied there. Garbage is
-    collected only after a part that called gc.collect(). Raises WebAssemblyError.
+    collected only after a part that called gc.collect(). Raises InterpreterError.
     """
     module = find()
     if module is None:
-        raise WebAssemblyError(MISSING)
+        raise InterpreterError(MISSING)
     job = {
         "module": str(module),
         "heap": heap_kb * 1024,
@@ -67,7 +65,7 @@ def run(
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise WebAssemblyError(f"no result within {timeout:.0f} s") from None
+            raise InterpreterError(f"no result within {timeout:.0f} s") from None
     if done.returncode:
-        raise WebAssemblyError(done.stderr.strip() or f"exit status {done.returncode}")
+        raise InterpreterError(done.stderr.strip() or f"exit status {done.returncode}")
     return done.stdout.splitlines()

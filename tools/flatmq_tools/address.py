@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from .errors import ToolError
+
 PORT = 1883
 TLS_PORT = 8883
-
-
-class AddressError(ValueError):
-    """The text names no broker; the message says what would."""
 
 
 def address(text: str, tls: bool = False) -> tuple[str, int]:
     """Return the host and port of "host", "host:port", "::1", "[::1]" or "[::1]:port".
 
-    The default port is 1883, and 8883 with TLS. Raises AddressError.
+    The default port is 1883, and 8883 with TLS. Raises ToolError.
     """
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not host.endswith("]")):
@@ -21,5 +19,5 @@ def address(text: str, tls: bool = False) -> tuple[str, int]:
     number = int(port) if port.isascii() and port.isdigit() else 0
     if not host.strip("[]") or "/" in host or not 0 < number < 65536:
         text = text.rpartition("@")[2]  # without the password of a URL
-        raise AddressError(f"the broker must be HOST or HOST:PORT, a port of 1 to 65535: {text}")
+        raise ToolError(f"the broker must be HOST or HOST:PORT, a port of 1 to 65535: {text}")
     return host.strip("[]"), number

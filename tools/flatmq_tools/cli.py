@@ -10,7 +10,7 @@ import flatmq
 
 from . import common_options as common
 from . import extras
-from .durations import DURATION, SPAN
+from .durations import DURATION, SPAN, duration
 from .ota.cli import ota
 from .pipeline.cli import pipeline
 from .typed import command
@@ -59,50 +59,38 @@ def demo(
 
 @command(main)
 def watch(
-    broker: str,
+    desk: common.Reached,
     *,
-    user: common.User = None,
     seconds: common.Until = None,
     packs: Annotated[
         int | None,
         click.IntRange(1),
         "Stop after this many packs; if --seconds ends first, exit with status 1.",
     ] = None,
-    trust: common.Tls,
 ) -> int:
-    """Show what boards publish to BROKER, as it arrives.
-
-    BROKER is a host or host:port.
-    """
-    from . import broker as brokers
+    """Show what boards publish to a broker, as it arrives."""
     from . import watch as watching
 
-    target = brokers.external(broker, trust is not None)
-    return watching.main(target.host, target.port, user, seconds, packs, trust)
+    return watching.main(desk, seconds, packs)
 
 
 @command(main)
 def crashes(
-    broker: str,
+    desk: common.Reached,
     board: common.Board = None,
     *,
     trace: Annotated[bool, "Show whole tracebacks, also without BOARD."] = False,
     clear: Annotated[bool, "Remove the crash of BOARD from the broker."] = False,
-    user: common.User = None,
-    trust: common.Tls,
 ) -> int:
-    """Show the crashes that boards published to BROKER.
+    """Show the crashes that boards published to a broker.
 
-    BROKER is a host or host:port. The broker has the last crash of each board. With BOARD, show
-    its traceback.
+    The broker has the last crash of each board. With BOARD, show its traceback.
     """
-    from . import broker as brokers
     from . import crashes as reports
 
     if clear and not board:
         raise click.UsageError("--clear needs BOARD")
-    target = brokers.external(broker, trust is not None)
-    return reports.main(target.host, target.port, user, board, trace, clear, trust)
+    return reports.main(desk, board, trace, clear)
 
 
 _Share = Annotated[float | None, click.FloatRange(0, 1)]
@@ -136,40 +124,35 @@ def _troubles(
 
 @command(main)
 def fleet(
-    broker: str,
+    desk: common.Reached,
     *,
     devices: common.Devices = 1000,
     rate: Annotated[
         float, click.FloatRange(0, 1000, min_open=True), "Readings per board per second."
     ] = 1.0,
-    seconds: Annotated[common.Seconds, click.FloatRange(0, 604_800, min_open=True)] = 30.0,
+    seconds: Annotated[common.Seconds, duration(0.001, 604_800)] = 30.0,
     seed: common.NewSeed = None,
     truth: Annotated[
         Path | None,
-        click.Path(dir_okay=False, writable=True, path_type=Path),
+        common.OUTPUT,
         "File to record what each board really did, one line of JSON per boot.",
     ] = None,
     prefix: Annotated[str, "Prefix of the boards' names."] = "sim",
-    user: common.User = None,
-    trust: common.Tls,
     troubles: Annotated["Troubles", _troubles],
 ) -> int:
-    """Simulate a fleet of failing boards that publish to BROKER.
+    """Simulate a fleet of failing boards that publish to a broker.
 
-    BROKER is a host or host:port. Each board is a client of its own, with a will, a status and
-    packs like those of the sketches.
+    Each board is a client of its own, with a will, a status and packs like those of the sketches.
     """
     import secrets
 
-    from . import broker as brokers
     from . import fleet as fleets
 
     if seed is None:
         seed = secrets.randbelow(1_000_000)
-    settings = fleets.Settings(devices, rate, seconds, seed, prefix, troubles, user)
-    target = brokers.external(broker, trust is not None)
-    settings.tls = trust.context() if trust else None
-    return fleets.main(target.host, target.port, settings, truth)
+    settings = fleets.Settings(devices, rate, seconds, seed, prefix, troubles, desk.user)
+    settings.trust = desk.trust
+    return fleets.main(desk.broker.host, desk.broker.port, settings, truth)
 
 
 @command(main)
@@ -214,18 +197,14 @@ def tls(
 
 
 @command(main, "time")
-def time_(
-    broker: str, *, seconds: common.Until = None, user: common.User = None, trust: common.Tls
-) -> int:
-    """Answer boards at BROKER that ask for the time.
+def time_(desk: common.Reached, *, seconds: common.Until = None) -> int:
+    """Answer boards at a broker that ask for the time.
 
-    BROKER is a host or host:port. The boards have the part `time`. Runs until Ctrl-C.
+    The boards have the part `time`. Runs until Ctrl-C.
     """
-    from . import broker as brokers
     from . import timing
 
-    target = brokers.external(broker, trust is not None)
-    return timing.main(target.host, target.port, user, seconds, trust)
+    return timing.main(desk, seconds)
 
 
 @command(main, "boards")
@@ -247,7 +226,7 @@ _Port = Annotated[
 @command(main)
 def flash(
     board: str,
-    file: Annotated[Path, common.OUTPUT],
+    file: Annotated[Path, common.FILE],
     *,
     port: _Port = None,
     drive: Annotated[
@@ -301,16 +280,14 @@ def logs(
     The board is connected to this machine, or it is BOARD, which reaches the same broker and has
     the part `logs`.
     """
-    from . import broker as brokers
+    from . import desk_client, remote_logs
     from . import logs as serial_logs
-    from . import remote_logs
 
     if (board is None) != (broker is None) or (broker and port):
         raise click.UsageError("give BOARD and --broker, or --port, or none of them")
     if broker is None or board is None:
         return serial_logs.main(port)
-    target = brokers.external(broker, trust is not None)
-    return remote_logs.main(target.host, target.port, user, board, seconds, trust)
+    return remote_logs.main(desk_client.reached(broker, user, trust), board, seconds)
 
 
 @command(main)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from .durations import DURATION
 from .password import PASSWORD
 from .typed import Reading
 
 if TYPE_CHECKING:
+    from .desk_client import Desk
     from .ota.package import Slots
     from .trust import Trust
 
@@ -72,11 +74,19 @@ def _tls(
 
 Tls = Annotated["Trust | None", _tls]
 """--tls, --ca, --cert, --key and --pin; None without TLS."""
-Seconds = Annotated[float, "Stop after this many seconds."]
+
+
+def _desk(broker: Broker, *, user: User = None, trust: Tls) -> "Desk":
+    from . import desk_client
+
+    return desk_client.reached(broker, user, trust)
+
+
+Reached = Annotated["Desk", _desk]
+"""The argument HOST[:PORT], --user and the options of TLS."""
+Seconds = Annotated[float, "Stop after this time, such as 90s."]
 Until = Annotated[
-    float | None,
-    click.FloatRange(0),
-    "Stop after this many seconds.  [default: run until Ctrl-C]",
+    float | None, DURATION, "Stop after this time, such as 90s.  [default: run until Ctrl-C]"
 ]
 Seed = Annotated[int, "Random seed; the same seed repeats the run."]
 NewSeed = Annotated[

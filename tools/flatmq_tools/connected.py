@@ -10,10 +10,7 @@ from rich.table import Table
 from serial.tools import list_ports
 
 from . import boards
-
-
-class ConnectedError(RuntimeError):
-    """No board is connected, or it is not clear which one is meant."""
+from .errors import ToolError
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def choose(port: str | None, board: str | None = None) -> str:
     """Return the address of the board that is meant.
 
     That is `port` if given, otherwise the only port at which that board, or any board, may be.
-    Raises ConnectedError, which lists what is connected.
+    Raises ToolError, which lists what is connected.
     """
     if port:
         return port
@@ -59,9 +56,9 @@ def choose(port: str | None, board: str | None = None) -> str:
     which = board or "board"
     if meant:
         lines = "".join(f"\n  --port {each.port}  {each.product} {each.serial}" for each in meant)
-        raise ConnectedError(f"{len(meant)} ports may be the {which}; choose one:{lines}")
+        raise ToolError(f"{len(meant)} ports may be the {which}; choose one:{lines}")
     seen = ", ".join(f"{each.port} ({each.usb} {each.product})" for each in there) or "none at all"
-    raise ConnectedError(
+    raise ToolError(
         f"no {which} is connected by USB with MicroPython running (serial ports seen: {seen}). "
         "Is the cable one that carries data? If it identifies itself differently, name its port: "
         "--port /dev/ttyACM0"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import bytecode, folders
+from .errors import ToolError
 
 SKETCHES = folders.find("boards")
 SHARED = "shared"
@@ -20,17 +21,13 @@ _FACE = "umqtt"  # modules for programs of umqtt, which a ROMFS has no room for 
 MAIN = "main.py"
 
 
-class ContentsError(ValueError):
-    """The board's files cannot be put together; the text names the file and the reason."""
-
-
 def find_sketch(name: str, folder: Path = SKETCHES) -> Path:
-    """The sketch's folder: a path to one, or the name of one in boards/. Raises ContentsError."""
+    """The sketch's folder: a path to one, or the name of one in boards/. Raises ToolError."""
     for sketch in (Path(name), folder / name):
         if (sketch / MAIN).is_file():
             return sketch
     known = sorted(file.parent.name for file in folder.glob(f"*/{MAIN}"))
-    raise ContentsError(
+    raise ToolError(
         f"{name}: no sketch: neither it nor {folder / name} is a folder with a {MAIN}; "
         f"there are {', '.join(known)}"
     )
@@ -42,10 +39,10 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
     sketch: a folder with a main.py; the shared parts are in the folder `shared` beside it, or in
     boards/shared. settings: what /settings.json says; none, no file. source: nothing is compiled.
     The same input gives the same bytes, wherever the folders are.
-    ContentsError; bytecode.CompileError where a file is no Python.
+    Raises ToolError.
     """
     if not (sketch / MAIN).is_file():
-        raise ContentsError(f"{sketch}: no sketch: it has no {MAIN}")
+        raise ToolError(f"{sketch}: no sketch: it has no {MAIN}")
     modules = {f"/{file.name}": file for file in sorted(sketch.glob("*.py"))}
     shared = _shared(sketch)
     for file in _used(list(modules.values()), shared):
@@ -72,7 +69,7 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
 def imported(sketch: Path) -> set[str]:
     """Return the names of all modules that a sketch and the shared parts it uses import.
 
-    Raises ContentsError.
+    Raises ToolError.
     """
     own = sorted(sketch.glob("*.py"))
     return set().union(*map(_imports, [*own, *_used(own, _shared(sketch))]))
@@ -88,7 +85,7 @@ def _imports(file: Path) -> set[str]:
     try:
         tree = ast.parse(file.read_bytes())
     except SyntaxError as error:
-        raise ContentsError(f"{file}: line {error.lineno}: {error.msg}") from error
+        raise ToolError(f"{file}: line {error.lineno}: {error.msg}") from error
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .desk_client import made, printable, retain, retained
-from .trust import Trust
+from .desk_client import Desk, printable, retain, retained
 
 
 @dataclass
@@ -69,23 +68,14 @@ def table(crashes: dict[str, Crash]) -> Table:
     return result
 
 
-def main(
-    host: str,
-    port: int,
-    user: str | None,
-    board: str | None,
-    trace: bool,
-    clear: bool,
-    trust: Trust | None = None,
-    console: Console | None = None,
-) -> int:
+def main(desk: Desk, board: str | None, trace: bool, clear: bool) -> int:
     """Show the crashes of all boards, or of one; return 0.
 
-    `trace`: with whole tracebacks. `clear`: remove that of `board` from the broker. `user` and
-    `trust` are as for `desk_client.made`. Raises DeskError and TrustError.
+    `trace`: with whole tracebacks. `clear`: remove that of `board` from the broker. Raises
+    ToolError and TrustError.
     """
-    console = console or Console()
-    client = made(host, port, user, trust, "crashes")
+    console = Console()
+    client = desk.client("crashes")
     crashes = {
         printable(topic.split("/")[1]): read(payload)
         for topic, payload in retained(client, f"dev/{board or '+'}/crash").items()

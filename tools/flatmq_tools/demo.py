@@ -30,11 +30,12 @@ from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from flatmq import Client, MQTTError
+from flatmq import Client
 from flatmq.message import Message
 
 from . import broker, folders, interpreter
 from .bytecode import SOURCES, compiled
+from .desk_client import Desk, connect
 
 HEAP_KB = 64
 RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
@@ -42,10 +43,6 @@ SHOWN = 10  # messages on the screen at a time
 PATIENCE = 15.0  # seconds without anything new until the demo gives up
 DRAIN = 5.0  # seconds that the last messages may be behind the sketch's end
 SKETCH = folders.find("boards") / "host"
-
-
-class DemoError(RuntimeError):
-    """The demo cannot run; the text says what to do."""
 
 
 @dataclass
@@ -312,7 +309,7 @@ def main(readings: int | None = None, console: Console | None = None) -> int:
 
     `readings` replaces the number in the sketch. $BROKER (host:port) names a broker that runs
     already. Its other clients are left alone: the sketch's device gets a random name, and the
-    demo receives only the topics that have this name as their second level. Raises DemoError or
+    demo receives only the topics that have this name as their second level. Raises ToolError or
     BrokerError when it cannot run.
     """
     console = console or Console()
@@ -320,25 +317,13 @@ def main(readings: int | None = None, console: Console | None = None) -> int:
     name = f"host-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(broker.external(address) if address else broker.embedded())
-        client = Client(
-            f"demo-{name}".encode(), target.host, target.port, rx_size=RX_SIZE, quiet=True
-        )
+        client = Desk(target).client(f"demo-{name}", RX_SIZE)
         run = Run(f"the {target.kind} broker at {target.address}")
         arrived: deque[str] = deque()
         subscription = client.subscribe(
             f"+/{name}/#" if address else "#", lambda m: arrived.append(run.take(m)), qos=2
         )
-        try:
-            client.connect()
-        except MQTTError as error:
-            raise DemoError(
-                f"{run.where} refuses the demo's connection: {error.detail}"
-            ) from error
-        deadline = time.monotonic() + PATIENCE
-        while subscription.granted is None and time.monotonic() < deadline:
-            client.poll(50)
-        if subscription.granted not in (b"\x00", b"\x01", b"\x02"):
-            raise DemoError(f"{run.where} refuses the demo's subscription")
+        connect(client, subscription)
         process, run.what = stack.enter_context(
             sketch(target, name if address else None, readings)
         )

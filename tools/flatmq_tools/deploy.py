@@ -24,8 +24,8 @@ def main(
 
     name: of the board. port: its address, None for the only one that is connected. sketch: a
     folder, or one of boards/; None for the board's own. overrides: settings, as KEY=VALUE;
-    without any, and without boards/settings.json, those on the board are kept. Raises BoardError,
-    SettingsError, BoardTLSError, ContentsError, CompileError, ConnectedError and RemoteError.
+    without any, and without boards/settings.json, those on the board are kept. Raises ToolError
+    and RemoteError.
     """
     console = console or Console()
     board = boards.load(name)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from flatmq import Client, MQTTError
 from flatmq.message import Message, Subscription
 
+from . import broker as brokers
+from .errors import ToolError
 from .password import PASSWORD
 from .trust import Trust
 
@@ -19,49 +22,57 @@ PATIENCE_MS = 10_000  # for the broker, and for each of its answers
 _QUIET_S = 1.0  # after the answer to a ping: then everything that is retained has come
 
 
-class DeskError(RuntimeError):
-    """The broker does not let the command do its work; the text says why."""
-
-
-def made(
-    host: str, port: int, user: str | None, trust: Trust | None, name: str, **options: Any
-) -> Client:
-    """Return a client of a command that is called `name`, not connected yet.
+@dataclass(frozen=True)
+class Desk:
+    """The way of a command to the boards: a broker, and how to log in there.
 
     The password of `user` is in the environment, as FLATMQ_PASSWORD. `trust`: connect with TLS.
     """
-    return Client(
-        f"{name}-{os.getpid()}",
-        host,
-        port,
-        user=user,
-        password=os.environ.get(PASSWORD) if user else None,
-        link=trust.link(host, port) if trust else None,
-        rx_size=LARGEST,
-        quiet=True,
-        **options,
-    )
+
+    broker: brokers.Broker
+    user: str | None = None
+    trust: Trust | None = None
+
+    def client(self, name: str, rx_size: int = LARGEST, **options: Any) -> Client:
+        """Return a client of a command that is called `name`, not connected yet."""
+        host, port = self.broker.host, self.broker.port
+        return Client(
+            f"{name}-{os.getpid()}",
+            host,
+            port,
+            user=self.user,
+            password=os.environ.get(PASSWORD) if self.user else None,
+            link=self.trust.link(host, port) if self.trust else None,
+            rx_size=rx_size,
+            quiet=True,
+            **options,
+        )
+
+
+def reached(address: str, user: str | None, trust: Trust | None) -> Desk:
+    """Return the Desk of the broker at `host` or `host:port`. Raises ToolError."""
+    return Desk(brokers.external(address, trust is not None), user, trust)
 
 
 def connect(client: Client, *subscriptions: Subscription) -> None:
-    """Connect, and wait until the broker has granted the subscriptions. Raises DeskError."""
+    """Connect, and wait until the broker has granted the subscriptions. Raises ToolError."""
     try:
         client.connect(PATIENCE_MS)
     except MQTTError as error:
-        raise DeskError(f"cannot connect to the broker: {error}") from error
+        raise ToolError(f"cannot connect to the broker: {error}") from error
     end = time.monotonic() + PATIENCE_MS / 1000
     while any(each.granted is None for each in subscriptions) and time.monotonic() < end:
         client.poll(TURN_MS)
     for each in subscriptions:
         if each.granted is None or 0x80 in each.granted:
             topics = b", ".join(each.filters).decode()
-            raise DeskError(f"the broker refuses the subscription to {topics}")
+            raise ToolError(f"the broker refuses the subscription to {topics}")
 
 
 def follow(
     client: Client, filters: list[str], take: Callable[[str, Message], object], qos: int = 1
 ) -> None:
-    """Connect and subscribe; `take` is called with each topic and message. Raises DeskError."""
+    """Connect and subscribe; `take` is called with each topic and message. Raises ToolError."""
 
     def named(message: Message) -> None:
         take(message.topic.decode(errors="replace"), message)
@@ -69,8 +80,20 @@ def follow(
     connect(client, client.subscribe([f.encode() for f in filters], named, qos=qos))
 
 
+def turns(
+    client: Client, seconds: float | None, stop: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Poll the client until `stop`, or for so many seconds if there are any."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        client.poll(TURN_MS)
+        yield
+        if stop() or (end is not None and time.monotonic() >= end):
+            return
+
+
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:
-    """Connect, and return what the broker retains, by topic. Raises DeskError."""
+    """Connect, and return what the broker retains, by topic. Raises ToolError."""
     found: dict[str, bytes] = {}
     last = time.monotonic()
 
@@ -86,15 +109,15 @@ def retained(client: Client, topic_filter: str) -> dict[str, bytes]:
     while client.asked or time.monotonic() < last + _QUIET_S:
         client.poll(100)
         if not client.connected:
-            raise DeskError(f"the connection ended: {client.error}")
+            raise ToolError(f"the connection ended: {client.error}")
     return found
 
 
 def retain(client: Client, topic: str, payload: bytes) -> None:
-    """Have the broker retain a message, or forget it if it is empty. Raises DeskError."""
+    """Have the broker retain a message, or forget it if it is empty. Raises ToolError."""
     client.publish(topic, payload, 1, True)
     if not client.wait(PATIENCE_MS):
-        raise DeskError(f"the broker has not acknowledged the message on {topic}")
+        raise ToolError(f"the broker has not acknowledged the message on {topic}")
 
 
 def printable(value: Any) -> str:

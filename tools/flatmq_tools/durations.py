@@ -1,12 +1,14 @@
-"""Durations on the command line: 90s, 15min, 1h, 366d, 2w."""
+"""Durations on the command line: 90s, 15min, 1h, 366d, 2w. A number alone is seconds."""
 
 from __future__ import annotations
 
+import math
 import re
 
 from .typed import Reading
 
 _UNITS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _FORM = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
 
 
@@ -20,6 +22,21 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
+def duration(least: float = 0, most: float = math.inf, *, whole: bool = False) -> Reading:
+    """Return the type of an option that is a duration within these limits, in seconds."""
+    limits = f"at least {least:g}s" if most == math.inf else f"{least:g}s to {most:g}s"
+
+    def read(text: str) -> float:
+        found = float(text) if _NUMBER.fullmatch(text) else seconds(text)
+        if not least <= found <= most:
+            raise ValueError(f"must be {limits}, not {text}")
+        if whole and found % 1:
+            raise ValueError(f"must be whole seconds, not {text}")
+        return int(found) if whole else found
+
+    return Reading("duration", read)
+
+
 def span(text: str) -> tuple[float, float]:
     """The seconds of START:LENGTH. Raises ValueError."""
     start, _, length = text.partition(":")
@@ -29,5 +46,5 @@ def span(text: str) -> tuple[float, float]:
         raise ValueError(f"must be START:LENGTH, such as 20s:5s; {error}") from error
 
 
-DURATION = Reading("duration", seconds)
+DURATION = duration()
 SPAN = Reading("start:length", span)

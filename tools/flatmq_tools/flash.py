@@ -17,16 +17,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 
 from . import boards, connected
 from .boards import Board
-from .image import esp, firmware, uf2
+from .errors import ToolError
+from .image import firmware, uf2
 from .remote import Remote, RemoteError
 
 INFO = "INFO_UF2.TXT"  # what a boot drive has on it
 DRIVE = 20.0  # seconds until the boot drive has to be there after the board was asked for it
 _CHUNK = 32 * 1024
-
-
-class FlashError(RuntimeError):
-    """The board was not flashed; the text says what to do."""
 
 
 def main(
@@ -39,14 +36,11 @@ def main(
     """Write `file` to the board of that name; return 0.
 
     port: where it is connected, None for the only one. drive: the folder where its boot drive is
-    mounted, None to look for it. Raises BoardError, ConnectedError, RemoteError and FlashError.
+    mounted, None to look for it. Raises ToolError and RemoteError.
     """
     console = console or Console()
     board = boards.load(name)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise FlashError(f"{file}: {error.strerror}") from error
+    data = file.read_bytes()
     _check_name(board, file)
     if board.flashing.method == "uf2":
         check_uf2(board, file, data)
@@ -58,7 +52,7 @@ def main(
         command = esptool_command(board, file, offset, address)
         console.print(f"{file.name} goes to the {board.title} at {address}", highlight=False)
         if subprocess.run(command, check=False).returncode:
-            raise FlashError(f"esptool could not flash it. {board.flashing.hint} Then try again.")
+            raise ToolError(f"esptool could not flash it. {board.flashing.hint} Then try again.")
     console.print(f"flashed: {board.title}", highlight=False)
     return 0
 
@@ -70,7 +64,7 @@ def _check_name(board: Board, file: Path) -> None:
     for name in boards.names():
         other = boards.load(name)
         if fnmatch.fnmatch(file.name, other.download):
-            raise FlashError(
+            raise ToolError(
                 f"{file.name} is MicroPython for the {other.title} ({name}); the {board.title} "
                 f"takes {board.download}"
             )
@@ -80,15 +74,15 @@ def _check_name(board: Board, file: Path) -> None:
 
 
 def check_uf2(board: Board, file: Path, data: bytes) -> None:
-    """FlashError unless the file is for the chip of the board: another one would ignore it."""
+    """Raise ToolError if the file is for another chip, whose boot loader would ignore it."""
     wanted = board.flashing.family
     try:
         found = {block.family for block in uf2.read(data)} - {0, uf2.ABSOLUTE}
-    except uf2.Uf2Error as error:
-        raise FlashError(f"{file}: {error}") from error
+    except ToolError as error:
+        raise ToolError(f"{file}: {error}") from error
     if found != {wanted}:
         given = ", ".join(map(uf2.family_name, sorted(found)))
-        raise FlashError(
+        raise ToolError(
             f"{file}: for the family {given or 'of no chip'}; the {board.title} takes "
             f"{uf2.family_name(wanted)}, as in {board.download}"
         )
@@ -124,15 +118,15 @@ def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
             found = boot_drives(board)
     if len(found) > 1:
         lines = "".join(f"\n  --drive {folder}" for folder in found)
-        raise FlashError(f"{len(found)} boot drives were found; choose one:{lines}")
+        raise ToolError(f"{len(found)} boot drives were found; choose one:{lines}")
     if not found:
         unmounted = Path("/dev/disk/by-label", board.flashing.drive)
         if unmounted.exists():
-            raise FlashError(
+            raise ToolError(
                 f"the boot drive {board.flashing.drive} is not mounted: "
                 f"`udisksctl mount -b {unmounted}`, or mount it and say where: --drive FOLDER"
             )
-        raise FlashError(
+        raise ToolError(
             f"boot drive {board.flashing.drive} not found. {board.flashing.hint} "
             "It then appears as a USB drive; if it is mounted in an unusual place, name that: "
             "--drive FOLDER"
@@ -142,19 +136,16 @@ def _boot_drive(board: Board, port: str | None, console: Console) -> Path:
 
 def _ask_for_drive(board: Board, port: str | None, console: Console) -> bool:
     """Have a board that runs MicroPython start its boot loader; False when there is none."""
-    try:
-        address = connected.choose(port, board.name)
-    except connected.ConnectedError:
-        if len([each for each in connected.find() if board.name in each.names]) > 1:
-            raise
+    if not port and not any(board.name in each.names for each in connected.find()):
         return False
+    address = connected.choose(port, board.name)
     console.print(f"asking the board at {address} for its boot loader", highlight=False)
     with Remote(address) as remote:
         try:
             remote.enter(patience=5)
             remote.leave_for("import time, machine; time.sleep_ms(100); machine.bootloader()")
         except RemoteError as error:
-            raise FlashError(f"{error} {board.flashing.hint}") from error
+            raise ToolError(f"{error} {board.flashing.hint}") from error
     return True
 
 
@@ -173,7 +164,7 @@ def copy(file: Path, data: bytes, drive: Path, console: Console) -> None:
                 bar.update(task, completed=done)
     except OSError as error:
         if done < len(data) - _CHUNK:  # the last ones may be taken without an answer
-            raise FlashError(
+            raise ToolError(
                 f"{drive}: {error.strerror} after {done:,} of {len(data):,} bytes. Unplug the "
                 "board and start again"
             ) from error
@@ -185,7 +176,7 @@ def copy(file: Path, data: bytes, drive: Path, console: Console) -> None:
 def esp_offset(board: Board, file: Path, data: bytes) -> int:
     """Return the offset in flash of the file: firmware, a whole-flash image or a filesystem.
 
-    Raises FlashError for anything else, and for firmware of another chip.
+    Raises ToolError for anything else, and for firmware of another chip.
     """
     flashing = board.flashing
     if data[8:16] == b"littlefs":
@@ -194,17 +185,17 @@ def esp_offset(board: Board, file: Path, data: bytes) -> int:
         chip = firmware.chip(data[at:])
         if chip is not None:
             if chip != board.chip:
-                raise FlashError(
+                raise ToolError(
                     f"{file}: for {chip}; the {board.title} takes {board.chip}, as in "
                     f"{board.download}"
                 )
             return offset
-    raise FlashError(f"{file}: no firmware for {board.chip}, as in {board.download}")
+    raise ToolError(f"{file}: no firmware for {board.chip}, as in {board.download}")
 
 
 def esptool_command(board: Board, file: Path, offset: int, port: str) -> list[str]:
     """Return the command that flashes the file; esptool shows its own progress."""
     return [
         sys.executable, "-m", "esptool", "--chip", board.flashing.chip, "--port", port,
-        "--baud", "460800", esp.spelled("write-flash"), hex(offset), str(file),
+        "--baud", "460800", "write-flash", hex(offset), str(file),
     ]  # fmt: skip

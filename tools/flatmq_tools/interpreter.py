@@ -8,7 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from .errors import ToolError
 
 MISSING = (
     "no MicroPython interpreter: name one in MICROPYTHON, put `micropython` on the PATH, or "
@@ -16,8 +19,8 @@ MISSING = (
 )
 
 
-class InterpreterError(RuntimeError):
-    """$MICROPYTHON names no command."""
+class InterpreterError(ToolError):
+    """There is no interpreter, or what it ran failed; the text has its last words."""
 
 
 def find() -> list[str] | None:
@@ -51,6 +54,34 @@ def command(heap: str) -> list[str] | None:
     """
     found = find()
     return None if found is None else [*found, "-X", f"heapsize={heap}"]
+
+
+def run(
+    heap: str, *arguments: object, path: Sequence[Path] = (), timeout: float = 300
+) -> list[str]:
+    """Run MicroPython with a heap of that size, and return the lines that it prints.
+
+    `path` has the folders to import from. Raises InterpreterError if it fails.
+    """
+    found = command(heap)
+    if found is None:
+        raise InterpreterError(MISSING)
+    try:
+        done = subprocess.run(
+            [*found, *map(str, arguments)],
+            env=environment(*path),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InterpreterError(f"no result within {timeout:.0f} s") from None
+    if done.returncode:
+        raise InterpreterError(last_words(done))
+    return done.stdout.splitlines()
 
 
 def last_words(done: subprocess.CompletedProcess[str]) -> str:

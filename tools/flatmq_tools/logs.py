@@ -11,14 +11,11 @@ import serial
 from rich.console import Console
 
 from . import connected
+from .errors import ToolError
 
 _BAUD = 115200
 _LOOK = 0.2  # seconds until it looks whether it is to stop
 _AGAIN = 0.3  # seconds between two tries to open the port
-
-
-class LogsError(RuntimeError):
-    """The port cannot be opened."""
 
 
 def main(
@@ -30,7 +27,7 @@ def main(
     """Copy what a board prints to `out`, by default standard output, until Ctrl-C.
 
     `port` is None for the only connected board. If the board goes away, wait for it. Returns 0
-    after Ctrl-C, or when `stop` returns True. Raises ConnectedError, and LogsError if the port
+    after Ctrl-C, or when `stop` returns True. Raises ToolError if the port
     cannot be opened at first.
     """
     out = out or sys.stdout.buffer
@@ -39,7 +36,7 @@ def main(
     try:
         line = _opened(address)
     except (OSError, ValueError) as error:
-        raise LogsError(
+        raise ToolError(
             f"{address}: cannot be opened ({error}). Is the board plugged in, and is no other "
             "program using the port?"
         ) from error

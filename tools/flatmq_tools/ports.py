@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
 
@@ -40,25 +39,3 @@ class HeldPort:
     def release(self) -> None:
         """Give it back; may be called again."""
         self._socket.close()
-
-
-class HeldPorts:
-    """The ports of one server."""
-
-    def __init__(self) -> None:
-        self._held: list[HeldPort] = []
-
-    def take(self, *ports: int) -> None:
-        """Hold these instead of those before.
-
-        A port on which something listens is left to the server, whose error says more.
-        """
-        self.release()
-        for port in ports:
-            with contextlib.suppress(OSError):
-                self._held.append(HeldPort(port))
-
-    def release(self) -> None:
-        """Give them back; may be called again."""
-        while self._held:
-            self._held.pop().release()

@@ -21,9 +21,10 @@ from rich.console import Console
 
 from flatmq.stream_tls_pin import digest_of
 
-from . import certificates
+from . import certificates, folders
 from .address import TLS_PORT, address
 from .board_rules import Problem, names_of, problems
+from .errors import ToolError
 
 PATIENCE = 10.0  # seconds for each of the connections
 _PIECE = 16384  # bytes read at once
@@ -37,10 +38,6 @@ _ALERT, _HANDSHAKE, _CHANGE_CIPHER_SPEC = 21, 22, 20
 _CERTIFICATE, _CERTIFICATE_REQUEST = 11, 13
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO")
 _PROTOCOL_VERSION = 70  # the alert of a broker that has TLS 1.3 only
-
-
-class ProbeError(RuntimeError):
-    """There is no TLS that a board could use; the text says what there is instead."""
 
 
 @dataclass
@@ -76,7 +73,7 @@ class Verdict:
 def presented(host: str, port: int) -> Presented:
     """Connect as a board does, trusting anything, and note what the broker sends.
 
-    Raises ProbeError.
+    Raises ToolError.
     """
     context = _any_context()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -105,7 +102,7 @@ def presented(host: str, port: int) -> Presented:
         except ssl.SSLError as error:
             reason = str(error.reason or error)
         except TimeoutError as error:
-            raise ProbeError(
+            raise ToolError(
                 f"{where}: accepts connections, but sends no answer within {PATIENCE:g} s"
             ) from error
         except OSError:
@@ -114,11 +111,11 @@ def presented(host: str, port: int) -> Presented:
     kinds = [kind for kind, _ in messages]
     chain = [x509.load_der_x509_certificate(der) for der in _certificates(messages)]
     if not chain:
-        raise ProbeError(_why_no_tls(where, bytes(received), reason))
+        raise ToolError(_why_no_tls(where, bytes(received), reason))
     # Until TLS 1.2 a broker that needs a client certificate ends the handshake without one.
     asks = _CERTIFICATE_REQUEST in kinds
     if not done and not asks:
-        raise ProbeError(f"{where}: the handshake failed: {reason or 'the broker closed it'}")
+        raise ToolError(f"{where}: the handshake failed: {reason or 'the broker closed it'}")
     cipher = tls.cipher()
     return Presented(
         chain, tls.version() or "", cipher[0] if done and cipher else "", asks, not done
@@ -140,11 +137,11 @@ def _connected(host: str, port: int) -> Iterator[socket.socket]:
     try:
         sock = socket.create_connection((host, port), PATIENCE)
     except socket.gaierror as error:
-        raise ProbeError(f"{host}: no such host") from error
+        raise ToolError(f"{host}: no such host") from error
     except ConnectionRefusedError as error:
-        raise ProbeError(f"{host}:{port}: connection refused: nothing listens there") from error
+        raise ToolError(f"{host}:{port}: connection refused: nothing listens there") from error
     except OSError as error:
-        raise ProbeError(f"{host}:{port}: cannot be reached: {error}") from error
+        raise ToolError(f"{host}:{port}: cannot be reached: {error}") from error
     with sock:
         yield sock
 
@@ -204,7 +201,7 @@ def _why_no_tls(where: str, received: bytes, reason: str) -> str:
 def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | None) -> Verdict:
     """Connect again and verify the chain, by the authorities in `ca` or by those of this machine.
 
-    Raises ProbeError.
+    Raises ToolError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # names are compared apart
@@ -257,8 +254,7 @@ def _authority(
 def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> int:
     """Show the certificates of the broker at HOST[:PORT] and the settings for a board.
 
-    Returns 0, or 1 if boards would refuse it as it is. Raises AddressError, ProbeError and
-    CertificateError.
+    Returns 0, or 1 if boards would refuse it as it is. Raises ToolError.
 
     ca: authorities to verify it by, instead of this machine's. save: a file for the authority.
     """
@@ -331,12 +327,9 @@ def _verdict(verdict: Verdict, ca: Path | None) -> list[str]:
 
 def _save(verdict: Verdict, file: Path) -> str:
     if verdict.authority is None:
-        raise ProbeError(f"--save {file}: {_unknown()}")
+        raise ToolError(f"--save {file}: {_unknown()}")
     der = file.suffix.lower() in (".der", ".cer")
-    try:
-        file.write_bytes(verdict.authority.public_bytes(Encoding.DER if der else Encoding.PEM))
-    except OSError as error:
-        raise ProbeError(f"--save {file}: cannot be written: {error.strerror}") from error
+    folders.write(file, verdict.authority.public_bytes(Encoding.DER if der else Encoding.PEM))
     return f"{certificates.common_name(verdict.authority.subject)} is saved in {file}."
 
 

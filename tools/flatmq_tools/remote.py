@@ -18,6 +18,8 @@ from typing import NoReturn
 from mpremote.transport import TransportError, TransportExecError
 from mpremote.transport_serial import SerialTransport
 
+from .errors import ToolError
+
 PATIENCE = 60.0  # seconds that a board may be silent, where nothing else is said
 RETURN = 120.0  # seconds that a board may need from its reset to its REPL
 _FIRST_TRY = 3.0  # seconds for the REPL to answer; doubles with each try
@@ -81,7 +83,7 @@ _RESETS = 3  # tries
 _SILENT = 1.0  # seconds after "@reset" in which code that goes on would have ended
 
 
-class RemoteError(RuntimeError):
+class RemoteError(ToolError):
     """The board cannot be reached, or what it was asked to do failed."""
 
 

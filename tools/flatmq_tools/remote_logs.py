@@ -10,11 +10,9 @@ from typing import TextIO
 
 from rich.console import Console
 
-from flatmq import Client
 from flatmq.message import Message
 
-from .desk_client import TURN_MS, follow, made, printable
-from .trust import Trust
+from .desk_client import Desk, follow, printable, turns
 
 LISTEN_S = 10  # asked for at a time
 _AGAIN_S = 2.0
@@ -46,41 +44,32 @@ class Printed:
         return f"[{gap} bytes are missing]\n" if gap < _WRAP // 2 else "[the board was reset]\n"
 
 
-def _listen(client: Client, board: str) -> None:
-    client.publish(f"dev/{board}/log/listen", str(LISTEN_S))
-
-
 def main(
-    host: str,
-    port: int,
-    user: str | None,
+    desk: Desk,
     board: str,
     seconds: float | None,
-    trust: Trust | None = None,
     out: TextIO | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
     """Show what `board` prints until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
-    `user` and `trust` are as for `desk_client.made`. Raises DeskError and TrustError.
+    Raises ToolError and TrustError.
     """
     out = out or sys.stdout
     printed = Printed()
-    client = made(host, port, user, trust, "logs")
+    client = desk.client("logs")
 
     def take(_topic: str, message: Message) -> None:
         out.write(printed.text(message.payload))
         out.flush()
 
-    end = None if seconds is None else time.monotonic() + seconds
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, [f"dev/{board}/log"], take, qos=0)
         Console(stderr=True).print(f"{board}: Ctrl-C ends it", style="dim", highlight=False)
         due = 0.0
-        while not stop() and (end is None or time.monotonic() < end):
+        for _ in turns(client, seconds, stop):
             if time.monotonic() >= due:
                 due = time.monotonic() + _AGAIN_S
-                _listen(client, board)
-            client.poll(TURN_MS)
+                client.publish(f"dev/{board}/log/listen", str(LISTEN_S))
     client.disconnect()
     return 0

@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from . import folders
+from .errors import ToolError
 
 FOLDER = folders.find("boards")
 OWN = "settings.json"  # never committed
 EXAMPLE = "settings.example.json"  # has every key
 FILES = ("ca", "cert", "key")  # of broker.tls: they name files of this machine
-
-
-class SettingsError(ValueError):
-    """The text says which file or which --set, and what is wrong with it."""
 
 
 def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]:
@@ -35,38 +32,36 @@ def load(overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]
     for override in overrides:
         key, sign, text = override.partition("=")
         if not sign or not key:
-            raise SettingsError(f"--set {override}: must be KEY=VALUE, as in wifi.ssid=home")
+            raise ToolError(f"--set {override}: must be KEY=VALUE, as in wifi.ssid=home")
         value: Any = text
         with contextlib.suppress(json.JSONDecodeError):
             value = json.loads(text)
         if example is not None:
             known = values(example)
             if key not in known:
-                raise SettingsError(
-                    f"--set {override}: no such setting; there are {', '.join(known)}"
-                )
+                raise ToolError(f"--set {override}: no such setting; there are {', '.join(known)}")
             value = _like(known[key], value, text, override)
         *tables, last = key.split(".")
         place = settings
         for name in tables:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise SettingsError(f"--set {override}: {name} is not a table")
+                raise ToolError(f"--set {override}: {name} is not a table")
         place[last] = value
     _check_address(settings.get("broker"))
     return settings
 
 
 def _check_address(broker: Any) -> None:
-    """Raise SettingsError for an address with which a board could not make its client."""
+    """Raise ToolError for an address with which a board could not make its client."""
     if not isinstance(broker, dict):
         return
     host, port = broker.get("host"), broker.get("port")
     if isinstance(host, str) and ("/" in host or host.count(":") == 1):
         host = host.rpartition("@")[2]  # without the password of a URL
-        raise SettingsError(f"broker.host must have neither scheme nor port, not {host!r}")
+        raise ToolError(f"broker.host must have neither scheme nor port, not {host!r}")
     if isinstance(port, int) and not 0 < port < 65536:
-        raise SettingsError(f"broker.port must be 1 to 65535, not {port}")
+        raise ToolError(f"broker.port must be 1 to 65535, not {port}")
 
 
 def _rooted(own: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -91,9 +86,9 @@ def _read(file: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise SettingsError(f"{file}: not JSON: {error}") from error
+        raise ToolError(f"{file}: not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise SettingsError(f"{file}: must be an object, {{...}}")
+        raise ToolError(f"{file}: must be an object, {{...}}")
     return found
 
 
@@ -109,9 +104,9 @@ def values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _like(example: Any, value: Any, text: str, override: str) -> Any:
-    """The value as the example's kind. Raises SettingsError if it is of another."""
+    """The value as the example's kind. Raises ToolError if it is of another."""
     if isinstance(example, str):
         return value if isinstance(value, str) else text
     if example is not None and type(value) is not type(example):
-        raise SettingsError(f"--set {override}: must be like {json.dumps(example)}")
+        raise ToolError(f"--set {override}: must be like {json.dumps(example)}")
     return value

@@ -10,28 +10,23 @@ from rich.console import Console
 
 from flatmq.message import Message
 
-from .desk_client import TURN_MS, follow, made, printable
-from .trust import Trust
+from .desk_client import Desk, follow, printable, turns
 
 _MOST_DIGITS = 10  # of the number of a request
 
 
 def main(
-    host: str,
-    port: int,
-    user: str | None,
+    desk: Desk,
     seconds: float | None,
-    trust: Trust | None = None,
     console: Console | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
     """Answer until Ctrl-C, for so many seconds, or until `stop`; return 0.
 
-    A board's name is printed with its first request. `user` and `trust` are as for
-    `desk_client.made`. Raises DeskError and TrustError.
+    A board's name is printed with its first request. Raises ToolError and TrustError.
     """
     console = console or Console()
-    client = made(host, port, user, trust, "time")
+    client = desk.client("time")
     boards: set[str] = set()
 
     def answer(topic: str, message: Message) -> None:
@@ -45,10 +40,9 @@ def main(
             boards.add(name)
             console.print(f"{name} asks for the time", markup=False, highlight=False)
 
-    end = None if seconds is None else time.monotonic() + seconds
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, ["dev/+/time/get"], answer, qos=0)
-        while not stop() and (end is None or time.monotonic() < end):
-            client.poll(TURN_MS)
+        for _ in turns(client, seconds, stop):
+            pass
     client.disconnect()
     return 0

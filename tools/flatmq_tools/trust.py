@@ -84,7 +84,6 @@ class Context(ssl.SSLContext):
     sslsocket_class = _Socket
     sslobject_class = _Object
     pins: tuple[bytes, ...] = ()
-    has_cert = False  # whether it shows a certificate of its own
 
 
 @dataclass(frozen=True)
@@ -114,9 +113,16 @@ class Trust:
 
     def link(self, host: str, port: int) -> Link:
         """Return a link for a client. Raises TrustError if a file cannot be used."""
+        return Link(cast("TLS", self), host, port, self.unpinned())
+
+    def unpinned(self) -> Context:
+        """Return a context for links, which check pins with an error in the client's words.
+
+        Raises TrustError.
+        """
         context = self.context()
-        context.pins = ()  # the link checks them, and says in the client's words what is wrong
-        return Link(cast("TLS", self), host, port, context)
+        context.pins = ()
+        return context
 
     def context(self) -> Context:
         """Return a context that verifies the broker.
@@ -164,7 +170,6 @@ class Trust:
 
     def _load_own(self, made: Context, cert: Path) -> None:
         key = self.key or cert
-        made.has_cert = True
         # OpenSSL's errors name no file.
         for option, file in (("cert", cert), ("key", key)):
             name = f"{self.names[option]} {file}"

@@ -59,10 +59,12 @@ def command(
             try:
                 status = _call(function, given)
             except Exception as error:
-                # A disk that is full or may not be written says which file it is about.
-                if not (is_ours(error) or (isinstance(error, OSError) and error.strerror)):
+                text = str(error)
+                if isinstance(error, OSError) and error.strerror:
+                    text = f"{error.filename}: {error.strerror}" if error.filename else text
+                elif not is_ours(error):
                     raise
-                raise click.ClickException(str(error)) from error
+                raise click.ClickException(text) from error
             sys.exit(status)
 
         run.__doc__ = function.__doc__

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import senml
-from .desk_client import TURN_MS, follow, made
-from .trust import Trust
+from .desk_client import Desk, follow, turns
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
 
@@ -101,31 +100,20 @@ def shown(readings: dict[str, senml.Record]) -> str:
 UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 12.1)
 
 
-def main(
-    host: str,
-    port: int,
-    user: str | None,
-    seconds: float | None,
-    packs: int | None,
-    trust: Trust | None = None,
-) -> int:
+def main(desk: Desk, seconds: float | None, packs: int | None) -> int:
     """Watch until Ctrl-C, for so many seconds, or until so many packs came; 1 if they did not.
 
-    `user` and `trust` are as for `desk_client.made`. Raises DeskError and TrustError.
+    Raises ToolError and TrustError.
     """
     console = Console()
     watch = Watch()
     lines: list[str] = []
-    client = made(host, port, user, trust, "watch")
-    end = None if seconds is None else time.monotonic() + seconds
+    client = desk.client("watch")
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         follow(client, FILTERS, lambda topic, m: lines.append(watch.take(topic, m.payload)))
         live = stack.enter_context(Live(console=console)) if console.is_terminal else None
-        over = False
-        while not over:
-            client.poll(TURN_MS)
-            over = _over(watch, end, packs)
+        for _ in turns(client, seconds, lambda: packs is not None and watch.packs >= packs):
             if live:
                 live.update(watch.table())
                 continue
@@ -136,9 +124,3 @@ def main(
     for line in watch.trouble if console.is_terminal else ():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 1 if packs is not None and watch.packs < packs else 0
-
-
-def _over(watch: Watch, end: float | None, packs: int | None) -> bool:
-    if packs is not None and watch.packs >= packs:
-        return True
-    return end is not None and time.monotonic() >= end

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _LARGEST = const(2048)  # bytes of a manifest
 _ROOM = const(797)  # bytes of a status, and more
+_PAUSE_MS = const(5000)  # after memory was too short, or the flash has failed
 
 
 class Updates:
@@ -43,7 +44,8 @@ class Updates:
     board    str: the kind of board that a version must be made for, as `flatmq boards` has it
     key      int: the modulus of the RSA key that signs, whose exponent is 65,537
     groups   bytes: names of groups that the board belongs to
-    healthy  called until it returns True: whether a new version does its work
+    healthy  called until it returns True: whether a new version does its work. OSError and
+             MemoryError are like False
     ready    called every five seconds before an update begins: returns "", or the reason not to,
              such as "on battery"
     minutes  within which a new version must have proved itself
@@ -104,26 +106,34 @@ class Updates:
         # A version that is new, or has ended in exceptions, is to be proved.
         self._unproved = self.record["state"] == "new" or self.record["crashes"] > 0
         self._pid: int | None = None  # of the status that must be acknowledged
-        self._began = port.ticks_ms()
+        self._began = self.due = port.ticks_ms()
         self._ms = minutes * 60000
         self._said = 0  # the connection on which the status was published
 
     def poll(self) -> None:
-        """Do what is due. Nothing takes long, but the check of a signature blocks."""
+        """Do what is due. Nothing takes long, but the check of a signature blocks.
+
+        What memory is too short for, or the flash does not take, is tried again after a pause.
+        """
         if slots.watchdog:
             slots.watchdog.feed()
-        if self._whole:
-            try:
+        if ticks_diff(port.ticks_ms(), self.due) < 0:
+            return
+        self.due = port.ticks_ms()
+        try:
+            if self._whole:
                 self._begin(*self._whole[0])
                 self._whole.pop(0)
-            except MemoryError:  # the next poll looks at it again
+            if self._work:
+                next(self._work, None)
+            if self.client.connected and self._said != self.client.stats.connects:
+                self._pid = self.tell()
+            if self._unproved:
+                self._prove()
+        except (MemoryError, OSError):
+            self.due = port.ticks_add(self.due, _PAUSE_MS)
+            if self._whole:
                 self._seen[self._whole[0][0]] = 0
-        if self._work:
-            next(self._work, None)
-        if self.client.connected and self._said != self.client.stats.connects:
-            self._pid = self.tell()
-        if self._unproved:
-            self._prove()
 
     def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
         """Publish the status, with another state of the update if one is given."""
@@ -181,9 +191,7 @@ class Updates:
             self._source = 0
             while not message.is_topic(self._topics[self._source]):
                 self._source += 1
-        if self._text is None:
-            return
-        if len(self._text) + len(message) > _LARGEST:
+        if self._text is None or len(self._text) + len(message) > _LARGEST:
             self._text = None
             return
         self._text.extend(message.payload)
@@ -237,15 +245,16 @@ class Updates:
         """Look whether a new version has proved itself, or had its time."""
         c, r = self.client, self.record
         acknowledged = self._pid is not None and c.connected and not c.awaits(self._pid)
-        if acknowledged and (self._healthy is None or self._healthy()):
+        if r["state"] == "new" and ticks_diff(port.ticks_ms(), self._began) >= self._ms:
+            if not r["why"]:  # else the reason could not be stored
+                why = "not healthy" if acknowledged else "no acknowledgement"
+                r["why"] = why if c.connected else "no connection"
+                slots.store(r, self.folder)
+            self.reset()
+        elif acknowledged and (self._healthy is None or self._healthy()):
             r["state"] = "good"
             r["tries"] = r["crashes"] = 0
             r["why"] = ""
             slots.store(r, self.folder)
             self._unproved = False  # once it is on the flash
             self.tell()
-        elif r["state"] == "new" and ticks_diff(port.ticks_ms(), self._began) >= self._ms:
-            why = "not healthy" if acknowledged else "no acknowledgement"
-            r["why"] = why if c.connected else "no connection"
-            slots.store(r, self.folder)
-            self.reset()

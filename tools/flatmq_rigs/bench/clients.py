@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flatmq_rigs.bench.peers import UMQTT_SIMPLE
+
 FLOOR = "floor"
 
 
@@ -46,7 +48,7 @@ CLIENTS = (
         note="without the image, which is in the heap here and in flash on a board",
     ),
     Client(
-        "umqtt.simple", "umqtt_simple", sdists=("micropython-umqtt.simple==1.3.4",),
+        "umqtt.simple", "umqtt_simple", sdists=(UMQTT_SIMPLE,),
         note="it waits for each acknowledgement, so one message is in flight",
     ),
     Client(

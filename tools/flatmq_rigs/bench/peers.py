@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
 
+UMQTT_SIMPLE = "micropython-umqtt.simple==1.3.4"
 _STAMP = ".fetched"  # the file that names the versions which are there
 
 
@@ -107,6 +108,11 @@ def fetch(cache: Path, name: str, sdists: tuple[str, ...], wheels: tuple[str, ..
     if not _holds(folder, versions):
         raise PeerError(f"{folder} could not be replaced")
     return folder
+
+
+def umqtt_simple(build: Path) -> Path:
+    """Return the source of umqtt.simple, fetched if need be. Raises PeerError."""
+    return fetch(build / "peers", "umqtt_simple", (UMQTT_SIMPLE,), ()) / "umqtt" / "simple.py"
 
 
 def _holds(folder: Path, versions: str) -> bool:

@@ -12,14 +12,13 @@ from flatmq_rigs.bench.figures import (
     OPERATIONS,
     RATE,
     SMALLEST,
+    TARGETS,
     Results,
 )
 from flatmq_rigs.bench.runner import HEAP_KB
-from flatmq_rigs.bench.targets import TARGETS
 from flatmq_rigs.results import NONE, number, table
 
 SECTION = "bench"  # of the document
-FAILED = "failed"
 
 
 class Report:
@@ -31,48 +30,33 @@ class Report:
 
     def _cell(self, client: Client, figure: str, text: str) -> str:
         failures = self._results.failures
-        return FAILED if {(client.key, figure), (client.key, ALL)} & failures.keys() else text
+        return "failed" if {(client.key, figure), (client.key, ALL)} & failures.keys() else text
 
-    def _once(self, client: Client, figure: str, index: int) -> str:
-        value = self._results.once.get((client.key, figure))
-        return self._cell(client, figure, NONE if value is None else number(value[index]))
+    def _once(self, client: Client, figure: str, count: int) -> list[str]:
+        """Return the cells of a figure that has so many parts."""
+        value = self._results.once.get((client.key, figure)) or [None] * count
+        return [self._cell(client, figure, number(part)) for part in value[:count]]
 
     def memory(self) -> str:
         """Return the table of bytes held, and the smallest heap."""
         rows = []
-        for client in self._measured(romfs=True):
-            held = [self._once(client, HELD, index) for index in (0, 1)]
-            kilobytes = self._results.once.get((client.key, SMALLEST))
-            rows.append([client.name, *held, NONE if kilobytes is None else f"{kilobytes}K"])
+        for client in self._clients:
+            if not client.is_floor:
+                kilobytes = self._results.once.get((client.key, SMALLEST))
+                smallest = NONE if kilobytes is None else f"{kilobytes}K"
+                rows.append([client.name, *self._once(client, HELD, 2), smallest])
         return table(["", "import", "import + connect", "smallest heap, .mpy"], rows)
 
-    def _measured(self, romfs: bool = False) -> list[Client]:
-        return [c for c in self._clients if not c.is_floor and (romfs or not c.romfs)]
-
     def _parts(self, names: Sequence[str], head: Sequence[str], count: int) -> str:
-        """Return a table of figures that have several parts."""
+        """Return a table of figures that have several parts, all in one cell."""
         rows = []
-        for client in self._measured():
-            cells = []
-            for name in names:
-                parts = [self._once(client, name, index) for index in range(count)]
-                cells.append(parts[0] if parts[0] in (NONE, FAILED) else " / ".join(parts))
-            rows.append([client.name, *cells])
+        for client in self._clients:
+            if client.is_floor or client.romfs:
+                continue
+            cells = [self._once(client, name, count) for name in names]
+            texts = [" / ".join(parts) if parts[0][0].isdigit() else parts[0] for parts in cells]
+            rows.append([client.name, *texts])
         return table(["", *head], rows)
-
-    def allocation(self) -> str:
-        """Heap bytes per operation."""
-        return self._parts([f"alloc {name}" for name in OPERATIONS], [*OPERATIONS.values()], 2)
-
-    def calls(self) -> str:
-        """Socket calls per message."""
-        head = ("publish alone", "in bursts of 16", "receive")
-        return self._parts([f"calls {name}" for name in CPU], head, 3)
-
-    def _timed(self, client: Client, figure: str) -> list[str]:
-        median = number(self._results.median(client, figure))
-        ratio = number(self._results.ratio(client, figure))
-        return [self._cell(client, figure, text) for text in (median, ratio)]
 
     def speed(self) -> str:
         """CPU time per message with its multiple of the floor, and QoS 1 per second."""
@@ -81,10 +65,11 @@ class Report:
             if client.romfs:
                 continue
             row = [client.name]
-            for figure in CPU:
-                row += self._timed(client, figure)
-            rate = self._cell(client, RATE, number(self._results.median(client, RATE)))
-            rows.append([*row, rate])
+            for name in CPU:
+                both = (self._results.median(client, name), self._results.ratio(client, name))
+                row += [self._cell(client, name, number(each)) for each in both]
+            row.append(self._cell(client, RATE, number(self._results.median(client, RATE))))
+            rows.append(row)
         head = ["publish alone", "×", "in bursts of 16", "×", "receive", "×"]
         return table(["", *head, "QoS 1 per s"], rows)
 
@@ -97,32 +82,31 @@ class Report:
             rows.append([target.text, limit.strip(), number(value), met])
         return table(["flatmq on MicroPython", "target", "measured", ""], rows)
 
-    def markdown(self, facts: Sequence[tuple[str, str]], with_targets: bool) -> str:
+    def markdown(self, facts: Sequence[tuple[str, str]]) -> str:
         """The whole section; `facts` says where and with what it was measured."""
+        heaps = [f"alloc {name}" for name in OPERATIONS]
+        calls = [f"calls {name}" for name in CPU]
         parts = ["## Side by side", "\n".join(f"- {name}: {text}" for name, text in facts)]
-        if with_targets:
-            parts += ["### Targets", self.targets()]
         parts += [
+            "### Targets",
+            self.targets(),
             "### Memory (bytes)",
             self.memory(),
             "### Heap bytes per operation",
             "Bytes left behind / bytes requested.",
-            self.allocation(),
+            self._parts(heaps, [*OPERATIONS.values()], 2),
             "### Speed",
             f"CPU µs per message of 32 bytes, heap of {HEAP_KB} KB, and multiples of bare writes "
             "and reads.",
             self.speed(),
             "### Socket calls per message",
             "Writes / reads / others.",
-            self.calls(),
+            self._parts(calls, ("publish alone", "in bursts of 16", "receive"), 3),
         ]
         notes = [f"- {client.name}: {client.note}" for client in self._clients if client.note]
         parts += ["### Notes", "\n".join(notes)]
         failures = [
-            f"- {client.name}, {figure}: {text}"
-            for client in self._clients
-            for (key, figure), text in self._results.failures.items()
-            if key == client.key
+            f"- {key}, {figure}: {text}" for (key, figure), text in self._results.failures.items()
         ]
         if failures:
             parts += ["### Could not be measured", "\n".join(failures)]

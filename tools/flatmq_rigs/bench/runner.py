@@ -24,16 +24,11 @@ _SMALLEST = "smallest.py"
 _FITS_TIMEOUT = 8  # s; a client that ran out of memory may wait for ever
 
 
-class Failed(RuntimeError):
-    """A client could not be measured; the text is its last words."""
-
-
 class Runner:
     """A runner that knows where the libraries and the peers are."""
 
-    def __init__(self, build: Path, timeout: float = 60) -> None:
+    def __init__(self, build: Path) -> None:
         self._build = build
-        self._timeout = timeout
         self._paths: dict[str, list[Path]] = {}
         self._compiled: dict[str, list[Path]] = {}
         self._images: dict[str, Path] = {}
@@ -86,11 +81,7 @@ class Runner:
         if argument:
             arguments.append(argument)
         heap_kb = ALLOC_HEAP_KB if figure == "alloc" else HEAP_KB
-        command = interpreter.command(f"{heap_kb}k")
-        if command is None:
-            raise Failed(interpreter.MISSING)
-        command = [*command, str(DEVICE / "measure.py"), *arguments]
-        return _result(command, self._paths[client.key], self._timeout)
+        return self._result(heap_kb, DEVICE / "measure.py", arguments, self._paths[client.key])
 
     def fits(self, client: Client, port: int, heap_kb: int) -> bool:
         """Return whether connect, subscribe, publish and receive work in a heap of this size.
@@ -100,34 +91,19 @@ class Runner:
         arguments = [client.module, str(port), self.new_id()]
         if client.romfs:
             arguments.append(str(self._images[client.key]))
-        command = interpreter.command(f"{heap_kb}k") or []
-        command = [*command, str(self._harness / _SMALLEST), *arguments]
+        script, paths = self._harness / _SMALLEST, self._compiled[client.key]
         try:
-            return bool(_result(command, self._compiled[client.key], _FITS_TIMEOUT) == 1)
-        except Failed:
+            return bool(self._result(heap_kb, script, arguments, paths, _FITS_TIMEOUT) == 1)
+        except interpreter.InterpreterError:
             return False
 
-
-def _result(command: list[str], paths: list[Path], timeout: float) -> Any:
-    """Return what the command printed after the mark. Raises Failed if there is none."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            env=interpreter.environment(*paths),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"no result within {timeout:.0f} s") from None
-    lines = done.stdout.splitlines()
-    if done.returncode == 0 and lines and lines[-1].startswith(_MARK):
+    def _result(
+        self, heap_kb: int, script: Path, arguments: list[str], paths: list[Path],
+        timeout: float = 60,
+    ) -> Any:  # fmt: skip
+        """Return what a script printed after the mark. Raises InterpreterError."""
+        lines = interpreter.run(f"{heap_kb}k", script, *arguments, path=paths, timeout=timeout)
         return json.loads(lines[-1].removeprefix(_MARK))
-    words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    raise Failed(words[-1] if words else f"exit status {done.returncode}")
 
 
 def _compile(source: Path, into: Path) -> None:

@@ -57,21 +57,10 @@ class Source:
 
 
 def _split(buffer: bytearray) -> Iterator[bytes]:
-    """Take whole packets off the front of the buffer."""
-    while len(buffer) >= 2:
-        length, shift, at = 0, 0, 1
-        while at < len(buffer):
-            length |= (buffer[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if not buffer[at - 1] & 0x80:
-                break
-        else:
-            return
-        if len(buffer) < at + length:
-            return
-        yield bytes(buffer[:1] + buffer[at : at + length])
-        del buffer[: at + length]
+    """Take whole packets off the front of the buffer; their lengths have one byte."""
+    while len(buffer) > 1 and len(buffer) >= (end := 2 + buffer[1]):
+        yield bytes(buffer[:1] + buffer[2:end])
+        del buffer[:end]
 
 
 @functools.cache

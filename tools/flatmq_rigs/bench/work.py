@@ -3,52 +3,53 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flatmq_rigs import webassembly
-from flatmq_rigs.bench.clients import CLIENTS
-from flatmq_rigs.bench.peers import fetch
+from flatmq_rigs.bench.peers import PeerError, umqtt_simple
 from flatmq_rigs.results import number, table
 from flatmq_tools import interpreter
 from flatmq_tools.bytecode import compile_module, compiled
 
 SECTION = "work"  # of the document
 ROUNDS = 15
-FLATMQ, UMQTT, FLOOR = "flatmq", "umqtt.simple", "floor"
+# The clients, by the names that device/work.py has for them.
+FLATMQ, UMQTT, FIVE, WEBSOCKET = "flatmq", "umqtt.simple", "mqtt5", "websocket"
+# Two of them: the second is the measure of the first. And the head of the column.
+RATIOS = {
+    (FLATMQ, UMQTT): "flatmq / umqtt.simple",
+    (FIVE, FLATMQ): "MQTT 5 / 3.1.1",
+    (WEBSOCKET, FLATMQ): "WebSocket / TCP",
+}
 BITS = ("64-bit", "32-bit")
 # Operation of device/work.py -> what it is, as the rows of the table.
 OPERATIONS = {
     "publish": "publish QoS 0, `flush` after each",
     "publish_burst": "publish QoS 0 in bursts of 8, each",
+    "publish_topics": "publish QoS 0, two topics in turn",
+    "publish_properties": "publish QoS 0, in MQTT 5 with properties",
     "trip": "QoS 1 round trip, one in flight",
     "trip_burst": "QoS 1 round trip, eight in flight, each",
     "receive": "receive QoS 0, one at a time",
     "receive_bytes": "… the payload taken as bytes",
     "receive_burst": "receive QoS 0 in bursts of 8, each",
+    "receive_tagged": "receive QoS 0, in MQTT 5 with a subscription identifier",
+    "receive_tagged_burst": "… in bursts of 8, each",
+    "receive1": "receive QoS 1, and PUBACK",
+    "receive1_tagged": "… in MQTT 5 with a subscription identifier",
     "idle": "poll with nothing to do",
     "ping": "PINGREQ and PINGRESP",
-}
-MIXES = {
-    "mix_one": "one topic",
-    "mix_plus": "two topics, one subscription with `+`",
-    "mix_eight": "eight topics in turn, four subscriptions",
+    "mix_one": "receive in bursts: one topic",
+    "mix_plus": "… two topics, one subscription with `+`",
+    "mix_eight": "… eight topics in turn, four subscriptions",
     "mix_random": "… in random order",
 }
 _DEVICE = Path(__file__).parent / "device"
-_MODULES = ("memory", "mixes", "packets", "work")
-_MESSAGES = 256  # of each operation in each round, at least
+_MODULES = ("memory", "packets", "work")
 _HEAP_KB = 8192
-_BEGIN = "import work; clients = [work.Floor(), work.Flatmq(), work.Umqtt()]"
-_HEAP = "work.measure_heap(clients)"
-_ROUND = f"work.measure_round(clients, {_MESSAGES})"
-
-
-class WorkError(RuntimeError):
-    """The measurement does not run; the text says why."""
+_ROUND = "work.measure_round(clients, 256)"  # messages of each operation, at least
 
 
 @dataclass
@@ -73,99 +74,64 @@ class Work:
         return statistics.median(values) if values else None
 
     def ratio(self, bits: str, client: str, other: str, operation: str) -> float | None:
-        value = self.median(bits, client, operation)
-        least = self.median(bits, other, operation)
-        return value / least if value is not None and least else None
+        value, measure = (self.median(bits, each, operation) for each in (client, other))
+        return value / measure if value is not None and measure else None
 
-    def worst(self, bits: str) -> float | None:
-        """Return the largest ratio of flatmq to umqtt.simple of all operations."""
-        found = [self.ratio(bits, FLATMQ, UMQTT, name) for name in (*OPERATIONS, *MIXES)]
-        ratios = [ratio for ratio in found if ratio is not None]
-        return max(ratios) if len(ratios) == len(found) else None
+    def worst(self, bits: str, client: str, other: str) -> float | None:
+        """Return the largest ratio of two clients of all operations."""
+        ratios = [self.ratio(bits, client, other, name) for name in OPERATIONS]
+        return max((ratio for ratio in ratios if ratio is not None), default=None)
 
-    def rows(self, bits: str, operations: dict[str, str]) -> list[list[str]]:
-        """The rows of a table with the head of `head`."""
+    def rows(self, bits: str) -> list[list[str]]:
         rows = []
-        for name, text in operations.items():
-            row = [text, number(self.median(bits, FLOOR, name))]
-            for client in (FLATMQ, UMQTT):
-                row += [
-                    number(self.median(bits, client, name)),
-                    number(self.ratio(bits, client, FLOOR, name)),
-                    number(self.heap.get((bits, client, name))),
-                ]
-            rows.append([*row, number(self.ratio(bits, FLATMQ, UMQTT, name))])
+        for name, text in OPERATIONS.items():
+            row = [text]
+            for client in (FLATMQ, UMQTT, FIVE, WEBSOCKET):
+                row.append(number(self.median(bits, client, name)))
+                row.append(number(self.heap.get((bits, client, name))))
+            rows.append([*row, *(number(self.ratio(bits, *pair, name)) for pair in RATIOS)])
         return rows
 
     def markdown(self) -> str:
-        head = ["µs per message", FLOOR, FLATMQ, "× floor", "B", UMQTT, "× floor", "B"]
+        head = ["µs per message", FLATMQ, "B", UMQTT, "B", "MQTT 5", "B", "WebSocket", "B"]
         parts = [
             "## The interpreter's work alone",
             "`make bench`: over a link in memory, whose calls take next to no time. On a board "
             "they do: 204 µs for a write and 30 µs for a read on a Pico W, and umqtt.simple makes "
-            f"several per message. {FLOOR}: one write per ready packet, one read per message; B: "
-            "bytes of heap that a message leaves behind.",
+            "several per message. B: bytes of heap that a message leaves behind. On 64 bits, "
+            "MicroPython's module `websocket` masks what is sent. The other interpreter lacks it.",
         ]
         for bits in BITS:
             if any(key[0] == bits for key in self.rounds):
-                rows = [*self.rows(bits, OPERATIONS), *self.rows(bits, MIXES)]
-                last = f"{FLATMQ} / {UMQTT}"
-                parts += [f"### {bits}", table([*head, last], rows)]
+                parts += [f"### {bits}", table([*head, *RATIOS.values()], self.rows(bits))]
         return "\n\n".join([*parts, *self.notes])
 
 
-def _run(command: list[str], script: Path) -> list[str]:
-    done = subprocess.run(
-        [*command, str(script)], capture_output=True, text=True, timeout=300, check=False,
-        env=interpreter.environment(script.parent), stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    if done.returncode:
-        raise WorkError(interpreter.last_words(done))
-    return done.stdout.splitlines()
-
-
-def run(
-    work: Work,
-    folder: Path,
-    modules: Sequence[str],
-    begin: Sequence[str],
-    one_round: str,
-    rounds: int,
-) -> None:
-    """Run code in each interpreter that is installed, and then the given number of rounds.
-
-    The client is in a folder, with modules of the device folder beside it. `work` receives
-    what they print.
-    """
-    for module in modules:
-        compile_module(_DEVICE / f"{module}.py", folder / f"{module}.mpy", f"{module}.py")
-    command = interpreter.command(f"{_HEAP_KB}k")
-    if command is None:
-        raise WorkError(interpreter.MISSING)
-    script = folder / "main.py"
-    script.write_text("\n".join([*begin, *[one_round] * rounds]), encoding="utf-8")
-    work.add(BITS[0], _run(command, script))
-    if webassembly.find() is None:
-        work.notes.append(f"{BITS[1]}: {webassembly.MISSING}")
-        return
-    parts = ["import sys; sys.path[:] = ['/library', '.frozen']", *begin]
-    for _ in range(rounds):
-        parts += [one_round, webassembly.COLLECT]
-    try:
-        lines = webassembly.run(parts, {"/library": folder}, _HEAP_KB, timeout=600)
-    except webassembly.WebAssemblyError as error:
-        raise WorkError(str(error)) from error
-    work.add(BITS[1], lines)
-
-
 def measure(build: Path, rounds: int = ROUNDS) -> Work:
-    """Measure on each interpreter that is here. Raises WorkError or PeerError when that fails."""
+    """Measure on each interpreter that is here. Raises InterpreterError if that fails."""
     work = Work()
-    other = next(client for client in CLIENTS if client.name == UMQTT)
-    source = fetch(build / "peers", other.module, other.sdists, other.wheels)
+    clients = ["Flatmq", "Flatmq5", "Masked"]
     with tempfile.TemporaryDirectory(prefix="flatmq-work-") as name:
         folder = compiled(Path(name))
-        target = folder / "umqtt" / "simple.mpy"
-        compile_module(source / "umqtt" / "simple.py", target, "umqtt/simple.py")
-        run(work, folder, _MODULES, (_BEGIN, _HEAP), _ROUND, rounds)
+        try:
+            source = umqtt_simple(build)
+        except PeerError as error:
+            work.notes.append(f"{UMQTT}: {error}")
+        else:
+            compile_module(source, folder / "umqtt" / "simple.mpy", "umqtt/simple.py")
+            clients.append("Umqtt")
+        for module in _MODULES:
+            compile_module(_DEVICE / f"{module}.py", folder / f"{module}.mpy", f"{module}.py")
+        made = ", ".join(f"work.{each}()" for each in clients)
+        begin = [f"import work; clients = [{made}]", "work.measure_heap(clients)"]
+        script = folder / "main.py"
+        script.write_text("\n".join([*begin, *[_ROUND] * rounds]), encoding="utf-8")
+        work.add(BITS[0], interpreter.run(f"{_HEAP_KB}k", script, path=(folder,)))
+        if webassembly.find() is None:
+            work.notes.append(f"{BITS[1]}: {webassembly.MISSING}")
+            return work
+        parts = ["import sys; sys.path[:] = ['/library', '.frozen']", *begin]
+        parts += [_ROUND, webassembly.COLLECT] * rounds
+        lines = webassembly.run(parts, {"/library": folder}, _HEAP_KB, timeout=600)
+        work.add(BITS[1], lines)
     return work

@@ -11,18 +11,14 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from flatmq_rigs import packages, results, webassembly
-from flatmq_rigs.bench.clients import CLIENTS
-from flatmq_rigs.bench.peers import PeerError, fetch
+from flatmq_rigs.bench.peers import PeerError, umqtt_simple
 from flatmq_rigs.size import rows, scales
-from flatmq_rigs.size.scales import SizeError, Start, Weight
+from flatmq_rigs.size.scales import Start, Weight
 from flatmq_tools import interpreter
 from flatmq_tools.bytecode import compile_module, compiled
 from flatmq_tools.contents import SHARED, SKETCHES
 
-__all__ = ("SizeError", "Sizes", "main", "measure")
-
 _PEER = Path(__file__).with_name("peer.py")
-_UMQTT = next(client for client in CLIENTS if client.module == "umqtt_simple")
 _SIMPLE = "umqtt.simple"
 _PARTS = {**packages.PARTS, "updates and prompt": ("ota/__init__", "prompt")}
 
@@ -61,13 +57,12 @@ def measure(build: Path = Path("build"), peers: bool = True) -> Sizes:
             compile_module(source, harness / f"{source.stem}.mpy", source.name)
         if peers:
             try:
-                source = fetch(build / "peers", _UMQTT.module, _UMQTT.sdists, _UMQTT.wheels)
+                source = umqtt_simple(build)
             except PeerError as error:
                 peers = False
                 sizes.notes.append(f"{_SIMPLE}: {error}")
             else:
-                target = other / "umqtt" / "simple.mpy"
-                compile_module(source / "umqtt" / "simple.py", target, "umqtt/simple.py")
+                compile_module(source, other / "umqtt" / "simple.mpy", "umqtt/simple.py")
         if webassembly.find() is None:
             sizes.notes.append(webassembly.MISSING)
         else:
@@ -93,22 +88,6 @@ def _held(sizes: Sizes) -> str:
         cells = [results.NONE if each is None else f"{sign}{each:,}" for each in figures]
         lines.append([row.name, *cells])
     return results.table(["state", "flatmq", "bound", "asked", _SIMPLE], lines)
-
-
-def _loaded(sizes: Sizes) -> str:
-    """The table of modules: all of the first state of a program, and the changes after it."""
-    lines = []
-    for path in rows.PATHS:
-        before: frozenset[str] = frozenset()
-        for row in path:
-            if row.name not in sizes.weights:
-                continue
-            modules = sizes.weights[row.name].modules
-            words = [name.removeprefix("flatmq.") for name in sorted(modules - before)]
-            gone = [f"without {name.removeprefix('flatmq.')}" for name in sorted(before - modules)]
-            lines.append([row.name, ("+ " if before and words else "") + ", ".join(words + gone)])
-            before = modules
-    return results.table(["state", "modules loaded"], lines)
 
 
 def _starts(sizes: Sizes) -> str:
@@ -138,8 +117,6 @@ def _text(sizes: Sizes) -> str:
         "Tests fail above the bound. With TLS, most boards hold "
         f"{rows.MBED_TLS:,} bytes more, for Mbed TLS.",
         _held(sizes),
-        "### Modules loaded",
-        _loaded(sizes),
         "### Flash",
         "The .mpy files of each package that `mip` installs, each with the client. An image has "
         "the updates.",

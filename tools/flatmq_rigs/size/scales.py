@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,10 +35,6 @@ def loaded():
 weigh()
 loaded()
 """
-
-
-class SizeError(RuntimeError):
-    """The code to measure does not run; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +73,14 @@ def _prelude(library: object, harness: object) -> str:
 def weigh(path: rows.Path, library: Path, harness: Path) -> dict[str, Weight]:
     """Return the weight of each row.
 
-    library, harness: folders with the client and with `peer`. Raises SizeError.
+    library, harness: folders with the client and with `peer`. Raises InterpreterError.
     """
     collect = [webassembly.COLLECT, webassembly.COLLECT]
     weighed = [*collect, "weigh()", *["fill()", *collect, "weigh()"] * _FILLERS, "loaded()"]
     parts = [_prelude("/library", "/harness") + _WEIGH, *weighed]
     for row in path:
         parts += [row.code, *weighed]
-    try:
-        folders = {"/library": library, "/harness": harness}
-        lines = webassembly.run(parts, folders, _HEAP_KB)
-    except webassembly.WebAssemblyError as error:
-        raise SizeError(str(error)) from error
+    lines = webassembly.run(parts, {"/library": library, "/harness": harness}, _HEAP_KB)
     weights = list(_weights(lines))[1:]  # the first is before a collection
     found = {}
     for row, before, now in zip(path, weights[:-1], weights[1:], strict=True):
@@ -108,19 +99,13 @@ class Start:
 
 
 def time_start(code: str, library: Path, harness: Path) -> Start:
-    """Time a start of the client. Raises SizeError."""
+    """Time a start of the client. Raises InterpreterError."""
     runs = []
     with tempfile.TemporaryDirectory(prefix="flatmq-size-") as name:
         script = Path(name, "start.py")
         script.write_text(_prelude(library, harness) + code + rows.TIMES, encoding="utf-8")
         for _ in range(RUNS):
-            done = subprocess.run(
-                [*(interpreter.command("512k") or []), str(script)],
-                capture_output=True, text=True, timeout=60, check=False,
-                env=interpreter.environment(),
-            )  # fmt: skip
-            if done.returncode:
-                raise SizeError(interpreter.last_words(done))
-            runs.append([int(word) for word in done.stdout.split("@us")[1].split()])
+            *_, line = interpreter.run("512k", script)
+            runs.append([int(word) for word in line.removeprefix("@us").split()])
     imported, sent, loading = (min(times) for times in zip(*runs, strict=True))
     return Start(imported / 1000, sent / 1000, 50 * sent / loading)

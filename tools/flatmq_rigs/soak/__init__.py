@@ -22,6 +22,7 @@ import flatmq
 from flatmq_tools import interpreter
 from flatmq_tools.bytecode import compile_module, compiled
 from flatmq_tools.demo import Sketch
+from flatmq_tools.errors import ToolError
 
 from .. import results
 from ..links import Listening
@@ -70,10 +71,6 @@ log_type debug
 """
 
 
-class SoakError(RuntimeError):
-    """The soak cannot run; the text says what to do."""
-
-
 @dataclass
 class Run:
     """The state of the soak so far."""
@@ -114,7 +111,7 @@ def device(heap_kb: int, words: list[str]) -> Iterator[Sketch]:
     with tempfile.TemporaryDirectory(prefix="flatmq-soak-") as folder:
         found = interpreter.command(f"{heap_kb}k")
         if found is None:
-            raise SoakError(interpreter.MISSING)
+            raise ToolError(interpreter.MISSING)
         lib = compiled(Path(folder), LIBRARY)
         for name in SCRIPT:
             compile_module(HERE / f"{name}.py", lib / f"{name}.mpy", f"soak/{name}.py")
@@ -197,7 +194,7 @@ def main(
 
     messages: in each direction. seed: of the faults; None takes another each time. link: one of
     `links.LINKS`. heap: of MicroPython, in KB; None takes what the link needs. mean: bytes between
-    two faults. Raises SoakError, PeerError, LinkError, BrokerError or InterpreterError when it
+    two faults. Raises ToolError, PeerError, BrokerError or InterpreterError when it
     cannot run.
     """
     console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))

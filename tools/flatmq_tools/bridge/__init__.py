@@ -70,7 +70,7 @@ def main(
     trust: Trust | None = None,
     console: Console | None = None,
 ) -> int:
-    """Bridge until it is interrupted. Raises AddressError, TrustError, LineError."""
+    """Bridge until it is interrupted. Raises ToolError, TrustError, LineError."""
     host, port = address(broker, trust is not None)
     console = console or Console()
 

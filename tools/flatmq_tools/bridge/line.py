@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 import serial
 
+from ..errors import ToolError
+
 _LOOK = 0.2  # seconds between two looks at whether the line is to be closed
 _STUCK = 5.0  # seconds that a write may take
 # What pyserial lets through when a device goes, besides its own.
 _GONE = (serial.SerialException, OSError, TypeError, ValueError)
 
 
-class LineError(RuntimeError):
+class LineError(ToolError):
     """The line cannot be opened; the text says why."""
 
 

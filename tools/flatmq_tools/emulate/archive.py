@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import image
 from ..boards import Board
+from ..errors import ToolError
 
 _KEPT = ("/main.py", "/boot.py")
 _BLOCK = 4096
@@ -85,7 +86,7 @@ def make(board: Board, files: dict[str, bytes], firmware: Path) -> image.Made:
     at = address - made.offset
     behind = at + len(data)
     if made.image[at:behind].strip(b"\xff"):
-        raise image.ImageError(
+        raise ToolError(
             f"{firmware}: between it and the filesystem is no room for {len(data):,} bytes of "
             "modules"
         )

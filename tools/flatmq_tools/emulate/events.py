@@ -13,10 +13,6 @@ from __future__ import annotations
 import json
 
 
-class EmulatorError(RuntimeError):
-    """The emulator failed; the text says why, in a line."""
-
-
 def clock() -> float:
     """Return the board's time in ms. A machine puts its own function here."""
     return 0.0

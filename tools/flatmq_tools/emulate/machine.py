@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 
-from .events import EmulatorError
+from ..errors import ToolError
 from .order import Order
 
 
@@ -41,7 +41,7 @@ async def run(order: Order) -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(run(Order.read(sys.argv[1])))
-    except EmulatorError as error:
+    except ToolError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(1)  # the thread that waits for the parent has no end
     except BaseException:

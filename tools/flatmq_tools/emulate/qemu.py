@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import boards
+from ..errors import ToolError
 from ..ports import LOOPBACK
 from . import events
-from .events import EmulatorError, report
+from .events import report
 from .gateway import PatientRouter
 from .network import Network
 from .order import Order
@@ -61,7 +62,7 @@ class Machine:
         task.add_done_callback(self._tasks.discard)
 
     async def run(self, done: asyncio.Event) -> None:
-        """Run until `done`. Raises EmulatorError if QEMU ends by itself."""
+        """Run until `done`. Raises ToolError if QEMU ends by itself."""
         async with contextlib.AsyncExitStack() as stack:
             ports = []
             for handler, port in (
@@ -83,7 +84,7 @@ class Machine:
                     await asyncio.wait({ended, gone}, timeout=_TICK, return_when="FIRST_COMPLETED")
                     self._ask("query-status")
                 if gone.done() and not done.is_set() and self._cause != "power":
-                    raise EmulatorError(self._last_words(await gone))
+                    raise ToolError(self._last_words(await gone))
                 if not gone.done():
                     process.kill()
                     await gone

@@ -13,12 +13,11 @@ from rich.table import Table
 
 from ..password import PASSWORD
 from . import truth
-from .fleet import Figures, Fleet, FleetError, Settings
-from .limits import LimitError
+from .fleet import Figures, Fleet, Settings
 
 LINE_EVERY = 5.0  # seconds, where there is no terminal to draw on
 
-__all__ = ["PASSWORD", "FleetError", "LimitError", "Settings", "main"]
+__all__ = ["Settings", "main"]
 
 
 def main(
@@ -31,7 +30,7 @@ def main(
     """Run a fleet and show what it does; `truth_file` gets what it did.
 
     Returns 0 when everything that was planned was done, and what was published, acknowledged;
-    else 1. Raises FleetError, LimitError. The password of the user is in the environment, as
+    else 1. Raises ToolError. The password of the user is in the environment, as
     FLATMQ_PASSWORD.
     """
     console = console or Console()

@@ -6,11 +6,12 @@ import gc
 import itertools
 import random
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..errors import ToolError
+from ..trust import Trust
 from .board import PATIENCE, Board
 from .limits import raise_open_files
 from .loop import Loop
@@ -21,10 +22,6 @@ AT_ONCE = 64  # connections that are being made at a time: a broker's queue has 
 RAMP_PATIENCE = 20.0  # seconds in which at least one board more has to come online
 GRACE = 30.0  # seconds after its time in which everything has to be acknowledged
 STEP = 0.25  # seconds between two looks at how far it is
-
-
-class FleetError(RuntimeError):
-    """The fleet cannot run; the text says what to do."""
 
 
 @dataclass
@@ -40,7 +37,7 @@ class Settings:
     troubles: Troubles = CALM
     user: str | None = None
     password: str | None = None
-    tls: ssl.SSLContext | None = None
+    trust: Trust | None = None
     """How the broker is verified; None for no TLS."""
     grace: float = GRACE
 
@@ -65,11 +62,11 @@ class Figures:
 
 
 class Fleet:
-    """A fleet that publishes to `host` and `port`. Raises LimitError, FleetError."""
+    """A fleet that publishes to `host` and `port`. Raises ToolError."""
 
     def __init__(self, host: str, port: int, settings: Settings) -> None:
         if settings.readings < 1:
-            raise FleetError("not one reading: --rate times --seconds is below 1")
+            raise ToolError("not one reading: --rate times --seconds is below 1")
         raise_open_files(settings.devices)
         self.settings = settings
         self.figures = Figures()
@@ -78,9 +75,9 @@ class Fleet:
         try:
             found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
         except OSError as error:
-            raise FleetError(f"{host}: no such host ({error})") from error
+            raise ToolError(f"{host}: no such host ({error})") from error
         address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        self._loop = Loop(address, settings.tls, host)
+        self._loop = Loop(address, host, port, settings.trust)
         self._loop.on_change = self._changed
         self._connecting: set[Board] = set()
         self._closed: set[Board] = set()  # boards whose handshake was closed
@@ -130,7 +127,7 @@ class Fleet:
         """Run the fleet to its end; Ctrl-C ends it early.
 
         `show` is called several times per second with the current activity and how much of
-        it is done, 0 to 1. Raises FleetError if not all boards come online at first.
+        it is done, 0 to 1. Raises ToolError if not all boards come online at first.
         """
         try:
             self._connect(show)
@@ -175,7 +172,7 @@ class Fleet:
                 why = refused or max(
                     self.figures.errors, key=self.figures.errors.__getitem__, default="no answer"
                 )
-                raise FleetError(f"{best:,} of {len(self._boards):,} boards came online: {why}")
+                raise ToolError(f"{best:,} of {len(self._boards):,} boards came online: {why}")
             show("connecting", self.online / len(self._boards))
         self.figures.connect = time.monotonic() - began
         self.figures.connect_cpu = time.process_time() - cpu

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..errors import ToolError
+
 try:
     import resource
 except ImportError:  # Windows, which has no such limit
@@ -10,17 +12,10 @@ except ImportError:  # Windows, which has no such limit
 BESIDE = 64  # files that a process has open beside its connections
 
 
-class LimitError(RuntimeError):
-    """This process may not open that many files, and cannot change that by itself.
-
-    The text has the number that is needed.
-    """
-
-
 def raise_open_files(connections: int) -> None:
     """Raise the soft limit of open files if it is too low.
 
-    Raises LimitError if the hard limit is too low as well.
+    Raises ToolError if the hard limit is too low as well.
     """
     if resource is None:
         return
@@ -29,7 +24,7 @@ def raise_open_files(connections: int) -> None:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
-        raise LimitError(
+        raise ToolError(
             f"{connections:,} connections need {needed:,} open files, and {hard:,} are allowed: "
             f"have the limit raised (`ulimit -n {needed}` as root, or LimitNOFILE= of a service), "
             f"or use at most {max(hard - BESIDE, 1):,}"

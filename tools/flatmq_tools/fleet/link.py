@@ -9,31 +9,34 @@ from __future__ import annotations
 import errno
 import selectors
 import socket
-import ssl
 import time
 from typing import Any
 
-from flatmq import MQTTError
-from flatmq.stream_tls_cpython import of_openssl
-
-from ..trust import Context, PinError
+from flatmq import stream_tls_cpython
+from flatmq.stream_cpython import TCP
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
 
-class Link:
-    """A link and its stream to `address`, an address from socket.getaddrinfo.
+class Link(TCP):
+    """A link and its stream to `found`, an address from socket.getaddrinfo.
 
-    The selector reports to `owner` when the socket is ready.
+    The selector reports to `owner` when the socket is ready. `of_link` is what the link that this
+    one is made of takes.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, address: tuple, owner: Any) -> None:
-        self.address: tuple | None = address
-        self._found = address
+    _reads = True  # as in stream_tls_cpython: the handshake waits for bytes from the broker
+
+    def __init__(
+        self, selector: selectors.BaseSelector, found: tuple, owner: Any, *of_link: Any
+    ) -> None:
+        super().__init__(*of_link)
+        self.address = self._found = found
         self._selector = selector
         self._owner = owner
-        self._sock: socket.socket | None = None
+        self._stream: Any = None
+        self._fd = -1
         self._events = 0
         self._readable = False
         self._connected = False
@@ -52,25 +55,18 @@ class Link:
         """Begin to connect."""
         if time.monotonic() < self.down_until:
             raise OSError(errno.ENETUNREACH, "drop-out")
-        family, _, _, _, where = self._found
-        self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        error = sock.connect_ex(where)
-        if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-            raise OSError(error, "connect")
-        self._events = WRITE
-        self._selector.register(sock, WRITE, self._owner)
+        super().connect()
+        self._watch(WRITE)
 
-    def stream(self) -> Link | None:
-        """Itself once it is connected."""
-        if not self._connected:
+    def stream(self) -> Any:
+        """Itself once it is connected, and a handshake is over."""
+        self._stream = super().stream()
+        if self._stream is None:
+            if self._connected:
+                self._watch(READ if self._reads else WRITE)
             return None
-        assert self._sock is not None
-        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, "connect")
         self._watch(READ)
+        self._readable = True  # what came with the end of a handshake is in no socket
         return self
 
     def wait(self, ms: int, out: bool) -> None:
@@ -81,38 +77,27 @@ class Link:
         """Read what is there; None without a system call until the selector reports data."""
         if not self._readable:
             return None
-        if self._sock is None:
+        if self._stream is None:
             return 0
-        try:
-            n = self._sock.recv_into(buf)
-        except (BlockingIOError, InterruptedError):
-            n = -1
+        n: int | None = self._stream.readinto(buf)
         self._readable = n == len(buf)  # else the selector reports more
-        return None if n < 0 else n
+        return n
 
     def write(self, buf: Any, off: int, n: int) -> int | None:
         """Write `n` bytes from `off` on; None when there is no room for any."""
-        if self._sock is None:
+        if self._stream is None:
             raise OSError(errno.ENOTCONN, "cut")
-        taken: int | None
-        try:
-            taken = self._sock.send(memoryview(buf)[off : off + n])
-        except (BlockingIOError, InterruptedError):
-            taken = None
+        taken: int | None = self._stream.write(buf, off, n)
         if taken != n:
             self._watch(READ | WRITE)
         return taken
 
     def close(self) -> None:
         """Close the socket."""
-        sock = self._sock
-        self._sock = None
+        self._watch(0)
+        self._stream = None
         self._readable = self._connected = False
-        if sock is not None:
-            if self._events:
-                self._selector.unregister(sock)
-                self._events = 0
-            sock.close()
+        super().close()
 
     # What the loop and the board call
 
@@ -132,116 +117,24 @@ class Link:
         self.close()
         self._readable = True  # the end
 
+    def _select(self, s: socket.socket, ms: int, out: bool, read: bool) -> list:  # type: ignore[override]
+        """Return whether it is connected: the selector has said so."""
+        return [s] if self._connected else []
+
     def _watch(self, events: int) -> None:
-        if events != self._events:
-            assert self._sock is not None
-            self._selector.modify(self._sock, events, self._owner)
-            self._events = events
+        """Have the selector report these events of the socket, by its number: TLS replaces it."""
+        if events == self._events:
+            return
+        if not self._events:
+            assert self.sock is not None
+            self._fd = self.sock.fileno()
+            self._selector.register(self._fd, events, self._owner)
+        elif events:
+            self._selector.modify(self._fd, events, self._owner)
+        else:
+            self._selector.unregister(self._fd)
+        self._events = events
 
 
-class TLSLink(Link):
-    """A link with TLS.
-
-    `tls` says how to verify the certificate of the broker, which must be for the name `host`.
-    """
-
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        address: tuple,
-        owner: Any,
-        tls: ssl.SSLContext,
-        host: str,
-    ) -> None:
-        super().__init__(selector, address, owner)
-        self._context = tls
-        self._host = host
-        self._has_cert = isinstance(tls, Context) and tls.has_cert
-        self._tls: ssl.SSLSocket | None = None
-        self._secured = False
-        self._stage = ""  # as in stream_tls_cpython
-        self._answered = False  # the broker had answered when the handshake failed
-
-    def connect(self) -> None:
-        """Begin to connect."""
-        self._stage = ""
-        self._answered = False
-        super().connect()
-
-    def why(self, error: Any) -> MQTTError | None:
-        """Return what was wrong with TLS when `error` was raised, None if something else was."""
-        if not self._stage or not isinstance(error, Exception):
-            return None
-        where = f"{self._host}:{self._found[4][1]}"
-        if isinstance(error, PinError):
-            return MQTTError("tls", f"TLS {where}: {error}")
-        return of_openssl(error, self._stage, self._answered, self._has_cert, self._host, where)
-
-    def stream(self) -> Link | None:
-        """Itself once the handshake is over."""
-        if self._tls is None:
-            if super().stream() is None:
-                return None
-            assert self._sock is not None
-            self._selector.unregister(self._sock)
-            self._events = 0
-            self._stage = "handshake"
-            try:
-                self._sock = self._tls = self._context.wrap_socket(
-                    self._sock, server_hostname=self._host, do_handshake_on_connect=False
-                )
-            except ValueError as error:  # a name that no certificate can have
-                raise OSError(str(error)) from error
-            self._events = READ
-            self._selector.register(self._tls, READ, self._owner)
-        if not self._secured:
-            try:
-                self._tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self._watch(READ)
-                return None
-            except ssl.SSLWantWriteError:
-                self._watch(WRITE)
-                return None
-            except OSError:
-                self._answered = self._tls.cipher() is not None
-                raise
-            self._secured = True
-            self._stage = "greeting"
-            self._watch(READ)
-            self._readable = True  # what came with the end of the handshake is in no socket
-        return self
-
-    def readinto(self, buf: memoryview) -> int | None:
-        """Read what is there, until there is no more, or no room.
-
-        The selector does not know of records that were read already.
-        """
-        if not self._readable or self._sock is None:
-            return super().readinto(buf)
-        have = 0
-        try:
-            while have < len(buf):
-                n = self._sock.recv_into(buf[have:])
-                if not n:
-                    return have
-                have += n
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._readable = False
-        return have or None
-
-    def write(self, buf: Any, off: int, n: int) -> int | None:
-        """Write `n` bytes from `off` on; None when there is no room for any."""
-        try:
-            return super().write(buf, off, n)
-        except ssl.SSLWantWriteError:
-            self._watch(READ | WRITE)
-        except ssl.SSLWantReadError:
-            self._watch(READ)
-        return None
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._tls = None
-        self._secured = False
-        super().close()
+class TLSLink(Link, stream_tls_cpython.Link):
+    """The same with TLS."""

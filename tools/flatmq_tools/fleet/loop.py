@@ -5,24 +5,25 @@ from __future__ import annotations
 import heapq
 import itertools
 import selectors
-import ssl
 import time
 from collections.abc import Callable
 from typing import Any
 
+from ..trust import Trust
 from .link import Link, TLSLink
 
 
 class Loop:
     """A loop for boards that connect to `address`, an address from socket.getaddrinfo.
 
-    With `tls`, the broker's certificate must be for the name `host`.
+    With `trust` by TLS: the broker's certificate must be for the name `host`.
     """
 
-    def __init__(self, address: tuple, tls: ssl.SSLContext | None = None, host: str = "") -> None:
+    def __init__(self, address: tuple, host: str, port: int, trust: Trust | None = None) -> None:
         self._address = address
-        self._tls = tls
-        self._host = host
+        self._where = (host, port)
+        self._trust = trust
+        self._context = trust.unpinned() if trust else None
         self.selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -35,9 +36,10 @@ class Loop:
 
     def link(self, board: Any) -> Link:
         """Return a link for a board, which does not connect yet."""
-        if self._tls is None:
-            return Link(self.selector, self._address, board)
-        return TLSLink(self.selector, self._address, board, self._tls, self._host)
+        made = (self.selector, self._address, board)
+        if self._trust is None:
+            return Link(*made, *self._where)
+        return TLSLink(*made, self._trust, *self._where, self._context)
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         """Have it called, when the monotonic clock is there."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import folders
+
 END = "end"  # of the run; the others are of `plan`
 
 
@@ -123,7 +125,7 @@ def write(path: Path, boots: Iterable[Boot]) -> None:
         json.dumps(dataclasses.asdict(boot), separators=(",", ":"))
         for boot in sorted(boots, key=lambda each: (each.device, each.boot))
     ]
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    folders.write(path, "".join(line + "\n" for line in lines).encode())
 
 
 def read(path: Path) -> list[Boot]:

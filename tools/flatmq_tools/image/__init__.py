@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +10,15 @@ from typing import Any
 
 from rich.console import Console
 
-from .. import board_tls, boards, contents, settings
+from .. import board_tls, boards, contents, folders, settings
+from ..errors import ToolError
 from ..ota import package
-from . import esp, filesystem, firmware, romfs, uf2
+from . import filesystem, firmware, romfs, uf2
 
 BUILD = Path("build")
 # What stays in the filesystem where the modules have a ROMFS of their own: what is changed on the
 # board, and what MicroPython runs as source.
 CHANGEABLE = ("/main.py", "/boot.py", "/settings.json", *board_tls.PATHS.values())
-
-
-class ImageError(RuntimeError):
-    """No image; the text says why, in a line."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +44,7 @@ def fitted(board: boards.Board, firmware_file: Path | None) -> boards.Board:
     """Return the board with the filesystem where that firmware has it."""
     if firmware_file is None or board.flashing.method == "uf2":
         return board
-    try:
-        return firmware.fitted(firmware_file.read_bytes(), board)
-    except OSError as error:
-        raise ImageError(f"{firmware_file}: {error.strerror}") from error
+    return firmware.fitted(firmware_file.read_bytes(), board)
 
 
 def make(
@@ -72,7 +65,7 @@ def make(
         rom = romfs.build({k: v for k, v in files.items() if k not in CHANGEABLE})
         files = {k: v for k, v in files.items() if k in CHANGEABLE}
         if flash.romfs_size and len(rom) > flash.romfs_size:
-            raise romfs.RomfsError(
+            raise ToolError(
                 f"{len(rom):,} bytes do not fit into the ROMFS partition of {board.name}, "
                 f"flash.romfs_size = {flash.romfs_size:,}"
             )
@@ -82,17 +75,15 @@ def make(
     version = ""
     blocks: list[uf2.Block] = []
     if firmware_file is not None:
+        data = firmware_file.read_bytes()
         try:
-            data = firmware_file.read_bytes()
             if board.flashing.method == "uf2":
                 blocks = uf2.read(data)
                 version = firmware.check_uf2(blocks, board)
             else:
                 version = firmware.check_bin(data, board)
-        except OSError as error:
-            raise ImageError(f"{firmware_file}: {error.strerror}") from error
-        except (uf2.Uf2Error, firmware.FirmwareError) as error:
-            raise ImageError(f"{firmware_file}: {error}") from error
+        except ToolError as error:
+            raise ToolError(f"{firmware_file}: {error}") from error
     if filesystem_only:
         data, blocks = b"", []
 
@@ -116,7 +107,9 @@ def make(
         if rom and flash.romfs_size:
             parts[flash.romfs] = rom
             rom = b""
-        image = esp.merged(board, parts)
+        image = b""
+        for start, part in sorted(parts.items()):  # with 0xFF between them, as erased
+            image = image.ljust(start - offset, b"\xff") + part
     else:
         offset = flash.filesystem
         image = stored
@@ -157,7 +150,7 @@ def main(
         files = contents.contents(folder, ready) | keys
         if slots:
             if with_romfs:
-                raise ImageError("--romfs: modules that are updated over MQTT cannot be there")
+                raise ToolError("--romfs: modules that are updated over MQTT cannot be there")
             package.check(folder)
             files = package.slotted(files, name, slots)
         made = make(
@@ -170,11 +163,11 @@ def main(
     alone = filesystem_only or firmware_file is None
     if out is None:
         out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
-    write(out, made.image)
+    folders.write(out, made.image)
     lines = _told(board, made, folder, out, alone)
     if made.romfs:
         rom = out.with_name(f"{name}.romfs")
-        write(rom, made.romfs)
+        folders.write(rom, made.romfs)
         lines += [
             f"{rom}: {len(made.romfs):,} bytes: the modules, for a firmware with a ROMFS partition"
             f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
@@ -201,24 +194,8 @@ def _bytes(size: str) -> int:
     """Return the bytes of a size as esptool writes it: 4MB, 512KB."""
     found = re.fullmatch(r"(\d+) ?([KM])i?B?", size, re.IGNORECASE)
     if found is None:
-        raise ImageError(f"--flash-size {size}: must be a number of MB, as in 16MB")
+        raise ToolError(f"--flash-size {size}: must be a number of MB, as in 16MB")
     return int(found[1]) * {"K": 1 << 10, "M": 1 << 20}[found[2].upper()]
-
-
-def write(file: Path, data: bytes) -> None:
-    """Write a whole file, or raise ImageError and leave it as it was.
-
-    Half an image could be flashed.
-    """
-    part = file.with_name(file.name + ".part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise ImageError(f"{file}: {error.strerror}") from error
 
 
 def _told(board: boards.Board, made: Made, sketch: Path, out: Path, alone: bool) -> list[str]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from littlefs import LittleFS, LittleFSError, UserContext
 
 from ..boards import Flash
-
-
-class FilesystemError(ValueError):
-    """The files do not go in; the text has the numbers."""
+from ..errors import ToolError
 
 
 class _Noting(UserContext):
@@ -48,7 +45,7 @@ def build(files: dict[str, bytes], flash: Flash) -> bytes:
 
     The same files give the same bytes.
 
-    files: absolute path -> bytes. Raises FilesystemError if they need more room than there is.
+    files: absolute path -> bytes. Raises ToolError if they need more room than there is.
     """
     context = UserContext(flash.filesystem_size)
     filesystem = _filesystem(flash, context)
@@ -63,7 +60,7 @@ def build(files: dict[str, bytes], flash: Flash) -> bytes:
     except LittleFSError as error:
         if error.code != LittleFSError.Error.LFS_ERR_NOSPC:
             raise
-        raise FilesystemError(
+        raise ToolError(
             f"{len(files)} files of {sum(map(len, files.values())):,} bytes do not fit into the "
             f"filesystem of {flash.filesystem_size:,} bytes: it was full at {path}"
         ) from error

@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from ..boards import Board
+from ..errors import ToolError
 from . import uf2
 
 # lib/flatmq allocates nothing from 1.26 on, which loads .mpy as mpy-cross makes it (version 6.3).
@@ -38,10 +39,6 @@ ENTRY_MAGIC = b"\xaa\x50"
 ENTRY_MD5 = b"\xeb\xeb"
 
 
-class FirmwareError(ValueError):
-    """The file is no firmware for this board; the text has the numbers."""
-
-
 @dataclass(frozen=True)
 class Place:
     """A part of the flash, in bytes from its start."""
@@ -66,15 +63,13 @@ def version(data: bytes) -> tuple[int, int, int] | None:
 
 
 def check_version(data: bytes) -> str:
-    """Return the version as text. Raises FirmwareError if it is too old or missing."""
+    """Return the version as text. Raises ToolError if it is too old or missing."""
     found = version(data)
     if found is None:
-        raise FirmwareError("it contains no version of MicroPython: is it MicroPython firmware?")
+        raise ToolError("it contains no version of MicroPython: is it MicroPython firmware?")
     text = ".".join(map(str, found))
     if found[:2] < OLDEST:
-        raise FirmwareError(
-            f"it is MicroPython {text}; flatmq needs {OLDEST[0]}.{OLDEST[1]} or later"
-        )
+        raise ToolError(f"it is MicroPython {text}; flatmq needs {OLDEST[0]}.{OLDEST[1]} or later")
     return text
 
 
@@ -86,7 +81,7 @@ def _check_places(found: dict[str, Place], board: Board) -> None:
         expected["romfs"] = Place(flash.romfs, flash.romfs_size)
     for key, place in expected.items():
         if key in found and found[key] != place:
-            raise FirmwareError(
+            raise ToolError(
                 f"it has its {key} at {found[key]}, and flash.{key} of {board.file} says {place}: "
                 f"is it the firmware for this board, {board.download}?"
             )
@@ -103,7 +98,7 @@ def _check_end(end: int, address: int, board: Board) -> None:
         starts[flash.romfs] = "romfs"
     first = min(starts)
     if end > first:
-        raise FirmwareError(
+        raise ToolError(
             f"it reaches up to {address + end:#x}, and the {starts[first]} of {board.name} starts "
             f"at {address + first:#x}, {end - first:,} bytes before"
         )
@@ -113,13 +108,13 @@ def _check_end(end: int, address: int, board: Board) -> None:
 
 
 def check_uf2(blocks: list[uf2.Block], board: Board) -> str:
-    """The firmware's version. uf2.Uf2Error, FirmwareError."""
+    """The firmware's version. Raises ToolError."""
     found = uf2.pages(blocks, board.flashing.family)
     flash = board.flash
     first, last = min(found), max(found) + uf2.PAGE
     top = flash.address + flash.size
     if first < flash.address or last > top:
-        raise FirmwareError(
+        raise ToolError(
             f"it goes to {first:#x} to {last:#x}, and the board's flash is at "
             f"{flash.address:#x} to {top:#x}"
         )
@@ -188,24 +183,24 @@ def chip(data: bytes) -> str | None:
 
 
 def check_bin(data: bytes, board: Board) -> str:
-    """The firmware's version. Raises FirmwareError."""
+    """The firmware's version. Raises ToolError."""
     named_chip = chip(data)
     if named_chip is None or len(data) < TABLE:
-        raise FirmwareError(
+        raise ToolError(
             f"it is no firmware for an ESP32: {len(data):,} bytes that begin with {data[:1].hex()}"
             f", not with {IMAGE_MAGIC:x}"
         )
     if named_chip != board.chip:
-        raise FirmwareError(f"it is for {named_chip}, and the board has {board.chip}")
+        raise ToolError(f"it is for {named_chip}, and the board has {board.chip}")
     text = check_version(data)
     flash = board.flash
     found = partitions(data[TABLE - board.flashing.offset :])
     if not found:
-        raise FirmwareError(f"no partition table is in it, where {TABLE:#x} of the flash will be")
+        raise ToolError(f"no partition table is in it, where {TABLE:#x} of the flash will be")
     places = {"filesystem": _filesystem(found, flash.size)}
     if flash.romfs_size:
         if "romfs" not in found:
-            raise FirmwareError(f"no romfs partition is in it, and {board.file} has flash.romfs")
+            raise ToolError(f"no romfs partition is in it, and {board.file} has flash.romfs")
         places["romfs"] = found["romfs"]
     _check_places(places, board)
     _check_end(board.flashing.offset + len(data), 0, board)
@@ -237,21 +232,21 @@ def fitted(data: bytes, board: Board) -> Board:
 def application(data: bytes, board: Board) -> bytes:
     """Return the application of a firmware: what an OTA partition has in it.
 
-    `data` is that, or has all of the flash. Raises FirmwareError.
+    `data` is that, or has all of the flash. Raises ToolError.
     """
     named_chip = chip(data)
     if named_chip is None:
-        raise FirmwareError(
+        raise ToolError(
             f"it is no firmware for an ESP32: it begins with {data[:1].hex()}, not with "
             f"{IMAGE_MAGIC:x}"
         )
     if named_chip != board.chip:
-        raise FirmwareError(f"it is for {named_chip}, and the board has {board.chip}")
+        raise ToolError(f"it is for {named_chip}, and the board has {board.chip}")
     found = partitions(data[TABLE - board.flashing.offset :])
     room = None
     if found:
         if "ota_1" not in found:
-            raise FirmwareError(
+            raise ToolError(
                 "it has no second OTA partition, so a board with it cannot be updated: the "
                 "official one has -OTA- in its name"
             )
@@ -259,11 +254,11 @@ def application(data: bytes, board: Board) -> bytes:
         data = data[found["ota_0"].offset - board.flashing.offset :]
     end = _end(data)
     if data[DESCRIBED : DESCRIBED + 4] != DESCRIPTION:
-        raise FirmwareError("it is a boot loader or another program, and no application")
+        raise ToolError("it is a boot loader or another program, and no application")
     if hashlib.sha256(data[: end - HASH]).digest() != data[end - HASH : end]:
-        raise FirmwareError(f"its {len(data):,} bytes do not have the SHA-256 at their end")
+        raise ToolError(f"its {len(data):,} bytes do not have the SHA-256 at their end")
     if room is not None and end > room:
-        raise FirmwareError(f"its application must have at most {room:,} bytes, not {end:,}")
+        raise ToolError(f"its application must have at most {room:,} bytes, not {end:,}")
     check_version(data[:end])
     return data[:end]
 

@@ -1,35 +1,25 @@
-"""The ROMFS image, by mpremote: modules that run where they lie in flash."""
+"""The ROMFS image: modules that run where they lie in flash."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Mapping
+
+from mpremote.romfs import VfsRomWriter
 
 
-class RomfsError(RuntimeError):
-    """mpremote did not do it, or the image does not fit; the text says which."""
-
-
-def build(files: dict[str, bytes]) -> bytes:
+def build(files: Mapping[str, bytes]) -> bytes:
     """files: absolute path -> bytes; on the board they are below /rom."""
-    with tempfile.TemporaryDirectory(prefix="flatmq-romfs-") as name:
-        root = Path(name) / "rom"
-        for path, data in files.items():
-            file = root / path.lstrip("/")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-        output = Path(name) / "image.romfs"
-        process = subprocess.run(
-            [
-                *(sys.executable, "-m", "mpremote", "romfs", "--no-mpy"),
-                *("--output", str(output), "build", str(root)),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if process.returncode or not output.is_file():
-            raise RomfsError(f"mpremote romfs build failed: {process.stdout}{process.stderr}")
-        return output.read_bytes()
+    writer = VfsRomWriter()
+    inside: list[str] = []
+    for path in sorted(files, key=lambda path: path.split("/")):
+        *folders, name = path.strip("/").split("/")
+        while inside != folders[: len(inside)]:
+            inside.pop()
+            writer.closedir()
+        for folder in folders[len(inside) :]:
+            inside.append(folder)
+            writer.opendir(folder)
+        writer.mkfile(name, files[path])
+    for _ in inside:
+        writer.closedir()
+    return bytes(writer.finalise())

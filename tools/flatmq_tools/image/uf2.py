@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..errors import ToolError
+
 BLOCK = 512
 PAGE = 256  # what a block carries, and the chip programs
 SECTOR = 4096  # what the chip erases
@@ -33,10 +35,6 @@ FAMILIES = {
     0xE48BFF5A: "rp2350-riscv",
     0xE48BFF5B: "rp2350-arm-ns",
 }
-
-
-class Uf2Error(ValueError):
-    """The file is no UF2, or not one for this board; the text has the numbers."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +70,15 @@ def family_name(family: int) -> str:
 
 
 def read(data: bytes) -> list[Block]:
-    """The file's blocks in their order. Raises Uf2Error."""
+    """The file's blocks in their order. Raises ToolError."""
     if not data or len(data) % BLOCK:
-        raise Uf2Error(f"not a UF2 file: {len(data):,} bytes are no multiple of {BLOCK}")
+        raise ToolError(f"not a UF2 file: {len(data):,} bytes are no multiple of {BLOCK}")
     blocks = []
     for at in range(0, len(data), BLOCK):
         raw = data[at : at + BLOCK]
         first, second, flags, address, size, number, total, family = HEADER.unpack_from(raw)
         if (first, second) != MAGIC or not raw.endswith(MAGIC_END):
-            raise Uf2Error(f"not a UF2 file: block {at // BLOCK} does not begin and end as one")
+            raise ToolError(f"not a UF2 file: block {at // BLOCK} does not begin and end as one")
         family = family if flags & FAMILY else 0
         blocks.append(Block(raw, flags, address, size, number, total, family))
     return blocks
@@ -89,7 +87,7 @@ def read(data: bytes) -> list[Block]:
 def pages(blocks: Iterable[Block], family: int) -> dict[int, Block]:
     """Return the blocks, by address, that the boot loader of that family writes to flash.
 
-    Raises Uf2Error if there are none, or if one breaks a rule of that boot loader.
+    Raises ToolError if there are none, or if one breaks a rule of that boot loader.
     """
     found: dict[int, Block] = {}
     others = set()
@@ -98,16 +96,16 @@ def pages(blocks: Iterable[Block], family: int) -> dict[int, Block]:
             others.add(block.family)
             continue
         if block.size != PAGE or block.address % PAGE:
-            raise Uf2Error(
+            raise ToolError(
                 f"block {block.number} has {block.size} bytes for {block.address:#x}; the boot "
                 f"loader takes {PAGE} bytes for a multiple of {PAGE:#x}"
             )
         if block.address in found:
-            raise Uf2Error(f"block {block.number}: there is one for {block.address:#x} already")
+            raise ToolError(f"block {block.number}: there is one for {block.address:#x} already")
         found[block.address] = block
     if not found:
         there = ", ".join(family_name(other) for other in sorted(others))
-        raise Uf2Error(f"it is for {there}, and the board is {family_name(family)}")
+        raise ToolError(f"it is for {there}, and the board is {family_name(family)}")
     return found
 
 
@@ -117,7 +115,7 @@ def image(family: int, sectors: Mapping[int, bytes], firmware: Iterable[Block] =
     The firmware's blocks stay as they are but for their numbers; those of other families stay
     in front with theirs. (There is one in RP2350's: its erratum E10. A boot ROM that writes it
     spoils the last sector of flash, which is why it must come first.) What is missing of a
-    sector that the firmware begins is filled with 0xFF. Raises Uf2Error as in `pages`.
+    sector that the firmware begins is filled with 0xFF. Raises ToolError as in `pages`.
     """
     blocks = list(firmware)
     others = [block.raw for block in blocks if not block.is_for(family)]
@@ -133,7 +131,7 @@ def image(family: int, sectors: Mapping[int, bytes], firmware: Iterable[Block] =
         for at in range(0, SECTOR, PAGE):
             address = start + at
             if address in flash:
-                raise Uf2Error(f"two things are to go to {address:#x}")
+                raise ToolError(f"two things are to go to {address:#x}")
             flash[address] = _block(family, address, data[at : at + PAGE])
     total = len(flash)
     own = []

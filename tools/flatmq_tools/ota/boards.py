@@ -7,15 +7,15 @@ from typing import Any
 
 from flatmq import is_name
 
-from ..desk_client import DeskError
+from ..errors import ToolError
 
 
 def base(target: str) -> str:
-    """Return what the topics of a board, or of group/NAME, begin with. Raises DeskError."""
+    """Return what the topics of a board, or of group/NAME, begin with. Raises ToolError."""
     name = target.removeprefix("group/")
     raw = name.encode()
     if not name or "/" in name or not is_name(bytearray(raw), 0, len(raw)):
-        raise DeskError(f"{target}: must be the name of a board, or group/NAME")
+        raise ToolError(f"{target}: must be the name of a board, or group/NAME")
     return target if target.startswith("group/") else f"dev/{name}"
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import click
 
 from .. import common_options as common
+from ..errors import ToolError
 from ..typed import command
 
 _SigningKey = Annotated[Path, common.FILE, "The key from `flatmq ota keygen`."]
@@ -48,7 +49,7 @@ def pack(
     BOARD is as for `flatmq image`. With --firmware, this packs firmware, for an ESP32 with two OTA
     partitions. A package is newer than all that were made before it.
     """
-    from ..image import write
+    from .. import folders
     from . import package
 
     if firmware is None:
@@ -56,22 +57,20 @@ def pack(
     elif sketch is None:
         made = package.make_firmware(board, firmware, version)
     else:
-        raise package.PackageError("--firmware and --sketch: a package has one of them")
-    write(out, made.written())
+        raise ToolError("--firmware and --sketch: a package has one of them")
+    folders.write(out, made.written())
     click.echo(f"{out}: version {version} for {board}, {len(made.archive):,} bytes")
     return 0
 
 
 @command(ota)
 def push(
-    broker: common.Broker,
+    desk: common.Reached,
     target: str,
     image: Annotated[Path, common.FILE],
     *,
     signing_key: _SigningKey,
     seconds: common.Until = None,
-    user: common.User = None,
-    trust: common.Tls,
 ) -> int:
     """Send the package IMAGE to TARGET, a board or group/NAME.
 
@@ -79,49 +78,34 @@ def push(
     how that went; for a group, until Ctrl-C. Exits with status 1 if it does not run the new
     version.
     """
-    from .. import broker as brokers
     from . import push as pushing
 
-    where = brokers.external(broker, trust is not None)
-    return pushing.main(where, target, image, signing_key, user, trust, seconds)
+    return pushing.main(desk, target, image, signing_key, seconds)
 
 
 @command(ota)
-def status(broker: common.Broker, *, user: common.User = None, trust: common.Tls) -> int:
+def status(desk: common.Reached) -> int:
     """Show the version of each board, and how its update goes."""
-    from .. import broker as brokers
     from . import status as states
 
-    return states.main(brokers.external(broker, trust is not None), user, trust)
+    return states.main(desk)
 
 
 @command(ota)
-def cancel(
-    broker: common.Broker, target: str, *, user: common.User = None, trust: common.Tls
-) -> int:
+def cancel(desk: common.Reached, target: str) -> int:
     """Offer no update to TARGET any more. A board that fetches one stops."""
-    from .. import broker as brokers
     from . import status as states
 
-    return states.cancel(brokers.external(broker, trust is not None), target, user, trust)
+    return states.cancel(desk, target)
 
 
 @command(ota)
-def prompt(
-    broker: common.Broker,
-    board: str,
-    *,
-    signing_key: _SigningKey,
-    user: common.User = None,
-    trust: common.Tls,
-) -> int:
+def prompt(desk: common.Reached, board: str, *, signing_key: _SigningKey) -> int:
     """Type into the prompt of BOARD, which needs device.parts = prompt.
 
     Each line is signed, and runs in the program of the board, between its other work. A session
     ends after ten minutes.
     """
-    from .. import broker as brokers
     from . import prompt as prompting
 
-    where = brokers.external(broker, trust is not None)
-    return prompting.main(where, board, signing_key, user, trust)
+    return prompting.main(desk, board, signing_key)

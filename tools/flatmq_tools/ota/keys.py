@@ -17,60 +17,53 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from ..errors import ToolError
+
 BITS = 3072
 _EXPONENT = 65537
 _LEAST = 2048
 
 
-class KeyFileError(ValueError):
-    """A file is no such key, or cannot be written; the text names it."""
-
-
 def generate(file: Path) -> Path:
     """Write a new private key to `file`, and the public one beside it, whose path is returned.
 
-    Only the user may read the private key. Raises KeyFileError if one of the files is there.
+    Only the user may read the private key. Raises ToolError if one of the files is there.
     """
     public = file.with_name(f"{file.name}.pub")
     key = rsa.generate_private_key(_EXPONENT, BITS)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    file.parent.mkdir(parents=True, exist_ok=True)
     for path, data, mode in ((file, private, 0o600), (public, shown, 0o644)):
         try:
             number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError as error:
-            raise KeyFileError(f"{path}: is there already, and a key is not replaced") from error
-        except OSError as error:
-            raise KeyFileError(f"{path}: {error.strerror}") from error
+            raise ToolError(f"{path}: is there already, and a key is not replaced") from error
         with os.fdopen(number, "wb") as f:
             f.write(data)
     return public
 
 
 def private(file: Path) -> rsa.RSAPrivateKey:
-    """The key in a file in PEM. Raises KeyFileError."""
+    """The key in a file in PEM. Raises ToolError."""
     try:
         key = load_pem_private_key(file.read_bytes(), None)
-    except OSError as error:
-        raise KeyFileError(f"{file}: {error.strerror}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise KeyFileError(f"{file}: no private key in PEM without a password") from error
+        raise ToolError(f"{file}: no private key in PEM without a password") from error
     if not isinstance(key, rsa.RSAPrivateKey) or key.key_size < _LEAST:
-        raise KeyFileError(f"{file}: must be an RSA key of {_LEAST} bits or more")
+        raise ToolError(f"{file}: must be an RSA key of {_LEAST} bits or more")
     return key
 
 
 def modulus(file: Path) -> int:
-    """Return the modulus of a public key, in PEM: what a board holds. Raises KeyFileError."""
+    """Return the modulus of a public key, in PEM: what a board holds. Raises ToolError."""
     try:
         key = load_pem_public_key(file.read_bytes())
-    except OSError as error:
-        raise KeyFileError(f"{file}: {error.strerror}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise KeyFileError(f"{file}: no public key in PEM, as of `flatmq ota keygen`") from error
+        raise ToolError(f"{file}: no public key in PEM, as of `flatmq ota keygen`") from error
     numbers = key.public_numbers() if isinstance(key, rsa.RSAPublicKey) else None
     if numbers is None or numbers.e != _EXPONENT or numbers.n.bit_length() < _LEAST:
-        raise KeyFileError(
+        raise ToolError(
             f"{file}: must be an RSA key of {_LEAST} bits or more with the exponent {_EXPONENT}"
         )
     return numbers.n

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .. import boards, bytecode, contents
+from ..errors import ToolError
 from . import keys
 
 PIECE = 4096  # bytes that a board asks for at a time: a block of its flash
@@ -46,10 +47,6 @@ if "firmware" in slots.boot():
 """
 
 
-class PackageError(ValueError):
-    """There is no package; the text names the file and the reason."""
-
-
 @dataclass(frozen=True)
 class Package:
     """A version of a program."""
@@ -69,24 +66,21 @@ class Package:
 
 
 def read(file: Path) -> Package:
-    """Return the package in a file. Raises PackageError."""
-    try:
-        head, _, archive = file.read_bytes().partition(b"\n")
-    except OSError as error:
-        raise PackageError(f"{file}: {error.strerror}") from error
+    """Return the package in a file. Raises ToolError."""
+    head, _, archive = file.read_bytes().partition(b"\n")
     try:
         said = json.loads(head)
         if said.pop("flatmq") != 1:
             raise ValueError
         return Package(**said, archive=archive)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise PackageError(f"{file}: no package of `flatmq ota pack`") from error
+        raise ToolError(f"{file}: no package of `flatmq ota pack`") from error
 
 
 def make(name: str, sketch: str | None, version: str) -> Package:
     """Make the package of a sketch for the board of that name.
 
-    Raises BoardError, ContentsError, CompileError and PackageError.
+    Raises ToolError.
     """
     board = boards.load(name)
     _check_version(version)
@@ -97,34 +91,32 @@ def make(name: str, sketch: str | None, version: str) -> Package:
 
 
 def make_firmware(name: str, file: Path, version: str) -> Package:
-    """Make the package of a firmware. Raises BoardError and PackageError."""
+    """Make the package of a firmware. Raises ToolError."""
     from ..image import firmware
 
     board = boards.load(name)
     _check_version(version)
     if board.port != "esp32":
-        raise PackageError(
+        raise ToolError(
             f"firmware of {name} cannot be updated over MQTT: only an ESP32 has a place for a "
             "second one"
         )
     try:
         application = firmware.application(file.read_bytes(), board)
-    except OSError as error:
-        raise PackageError(f"{file}: {error.strerror}") from error
-    except firmware.FirmwareError as error:
-        raise PackageError(f"{file}: {error}") from error
+    except ToolError as error:
+        raise ToolError(f"{file}: {error}") from error
     return Package(name, version, int(time.time()), "firmware", application)
 
 
 def _check_version(version: str) -> None:
     if not version or len(version) > 32 or not version.isprintable():
-        raise PackageError(f"version: must be 1 to 32 printable characters, not {version!r}")
+        raise ToolError(f"version: must be 1 to 32 printable characters, not {version!r}")
 
 
 def check(sketch: Path) -> None:
-    """Raise PackageError if a sketch takes no updates: it would be the last one on its board."""
+    """Raise ToolError if a sketch takes no updates: it would be the last one on its board."""
     if "flatmq.ota" not in contents.imported(sketch):
-        raise PackageError(
+        raise ToolError(
             f"{sketch}: it takes no updates: it must use flatmq.ota.Updates, as a station does"
         )
 
@@ -144,10 +136,10 @@ def modules(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _imported(source: bytes) -> bytes:
-    """Return a main.py, which will be imported. Raises PackageError if it would do nothing."""
+    """Return a main.py, which will be imported. Raises ToolError if it would do nothing."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and node.id == "__name__":
-            raise PackageError(
+            raise ToolError(
                 f"main.py: line {node.lineno}: asks for __name__, which is not __main__ if the "
                 "board can be updated over MQTT: remove that"
             )
@@ -155,7 +147,7 @@ def _imported(source: bytes) -> bytes:
 
 
 def archive(files: dict[str, bytes]) -> bytes:
-    """Return an archive of these files. Raises PackageError if it is too large."""
+    """Return an archive of these files. Raises ToolError if it is too large."""
     parents = {str(parent) for path in files for parent in PurePosixPath(path).parents}
     places = sorted({*files, *(parents - {"."})})
     at = len(_MAGIC) + 2 + _ENTRY * len(places)
@@ -164,14 +156,14 @@ def archive(files: dict[str, bytes]) -> bytes:
     for path in places:
         key = binascii.crc32(path.encode())
         if key in known:
-            raise PackageError(f"{path} and {known[key]}: rename one, as their CRC-32 is the same")
+            raise ToolError(f"{path} and {known[key]}: rename one, as their CRC-32 is the same")
         known[key] = path
         size = len(files[path]) if path in files else _FOLDER
         entries += key.to_bytes(4, "big") + at.to_bytes(3, "big") + size.to_bytes(3, "big")
         data += files.get(path, b"")
         at += len(files.get(path, b""))
         if at >= _LARGEST:
-            raise PackageError(f"a version must be less than {_LARGEST} bytes")
+            raise ToolError(f"a version must be less than {_LARGEST} bytes")
     return _MAGIC + struct.pack(">H", len(places)) + entries + data
 
 
@@ -201,7 +193,7 @@ def settled(settings: dict[str, Any], slots: Slots | None) -> dict[str, Any]:
 def slotted(files: dict[str, bytes], board: str, slots: Slots | None) -> dict[str, bytes]:
     """Return the files of a board that has slots, from those of one that has none.
 
-    Raises CompileError, PackageError and KeyFileError.
+    Raises ToolError.
     """
     if slots is None:
         return files

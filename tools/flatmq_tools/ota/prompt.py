@@ -13,18 +13,13 @@ from rich.console import Console
 
 from flatmq.message import Message
 
-from .. import broker as brokers
-from ..desk_client import connect, made, printable
-from ..trust import Trust
+from ..desk_client import Desk, connect, printable
+from ..errors import ToolError
 from . import boards, keys
 
 SECONDS = 600
 _ANSWER_S = 60.0
 _TURN_MS = 100
-
-
-class PromptError(RuntimeError):
-    """There is no prompt; the text says why."""
 
 
 class Session:
@@ -44,17 +39,17 @@ class Session:
             self._said.append(boards.status(message.payload))
 
     def _await(self, key: str) -> dict[str, Any]:
-        """Return the next answer that has this key. Raises PromptError."""
+        """Return the next answer that has this key. Raises ToolError."""
         end = time.monotonic() + _ANSWER_S
         while time.monotonic() < end:
             self._client.poll(_TURN_MS)
             for said in self._said:
                 if "busy" in said:
-                    raise PromptError(f"somebody is there, for {said['busy']} s at most")
+                    raise ToolError(f"somebody is there, for {said['busy']} s at most")
                 if key in said:
                     self._said.clear()
                     return said
-        raise PromptError("the board does not answer: is it online, with the part prompt?")
+        raise ToolError("the board does not answer: is it online, with the part prompt?")
 
     def begin(self) -> None:
         """Ask for a session."""
@@ -75,20 +70,18 @@ class Session:
 
 
 def main(
-    where: brokers.Broker,
+    desk: Desk,
     board: str,
     key: Path,
-    user: str | None,
-    trust: Trust | None,
     read: Callable[[str], str] = input,
     console: Console | None = None,
 ) -> int:
     """Read lines and run them on the board, until the end of input, Ctrl-C or the session's end.
 
-    Returns 0. Raises KeyFileError, DeskError, PromptError and TrustError.
+    Returns 0. Raises ToolError and TrustError.
     """
     console = console or Console()
-    client = made(where.host, where.port, user, trust, "ota")
+    client = desk.client("ota")
     session = Session(client, boards.base(board), keys.private(key))
     connect(client, session.subscription)
     session.begin()

@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 import json
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +18,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from flatmq import Client
 from flatmq.message import Message
 
-from .. import broker as brokers
-from ..desk_client import connect, made, printable, retain
-from ..trust import Trust
+from ..desk_client import Desk, connect, printable, retain, turns
 from . import boards, keys
 from .package import PIECE, Package, read
 
-_TURN_MS = 100
 _HEAD = 12  # bytes of a request: of the hash, then in four bytes the position
 ENDS = ("good", "refused", "failed", "cancelled")
 
@@ -78,9 +74,8 @@ class Server:
         self.asking = client.subscribe(b"dev/+/ota/get", self._on_request, 1)
         self.telling = client.subscribe(b"dev/+/ota/status", self._on_status, 1)
 
-    def poll(self, ms: int = _TURN_MS) -> None:
-        """Answer what there is."""
-        self._client.poll(ms)
+    def answer(self) -> None:
+        """Answer what boards have asked for."""
         while self._waiting and self._client.publish(*self._waiting[0], 1) is not None:
             self._waiting.popleft()
         self._client.flush()
@@ -105,12 +100,10 @@ class Server:
 
 
 def main(
-    where: brokers.Broker,
+    desk: Desk,
     target: str,
     image: Path,
     key: Path,
-    user: str | None,
-    trust: Trust | None,
     seconds: float | None = None,
     console: Console | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -118,16 +111,13 @@ def main(
     """Send the package in `image` to a board or to group/NAME, until each has said how it went.
 
     A group has no end but Ctrl-C, `seconds`, and `stop` returning True. Returns 1 if a board did
-    not take it, or did not say so in time. Raises KeyFileError, PackageError, DeskError and
-    TrustError.
+    not take it, or did not say so in time. Raises ToolError and TrustError.
     """
     console = console or Console()
     package = read(image)
     to = boards.base(target)
     text = manifest(package, to, keys.private(key))
-    client = made(
-        where.host, where.port, user, trust, "ota", tx_size=16 * (PIECE + 100), inflight=64
-    )
+    client = desk.client("ota", tx_size=16 * (PIECE + 100), inflight=64)
     server = Server(client, package, text)
     connect(client, server.asking, server.telling)
     retain(client, f"{to}/ota/manifest", text)
@@ -136,15 +126,14 @@ def main(
         "ends it, and the board goes on when it is started again",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
-    end = None if seconds is None else time.monotonic() + seconds
     said: set[str] = set()
     try:
         with Progress(
             TextColumn("{task.description}"), BarColumn(), console=console, transient=True
         ) as bars:
             tasks: dict[str, TaskID] = {}
-            while not stop() and (end is None or time.monotonic() < end):
-                server.poll()
+            for _ in turns(client, seconds, stop):
+                server.answer()
                 _show(server, package, bars, tasks, said, console)
                 if not to.startswith("group/") and target in said:
                     break

@@ -9,18 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .. import broker as brokers
-from ..desk_client import connect, made, printable, retain, retained
-from ..trust import Trust
+from ..desk_client import Desk, connect, printable, retain, retained
 from . import boards
 
 
-def main(
-    where: brokers.Broker, user: str | None, trust: Trust | None, console: Console | None = None
-) -> int:
-    """Print a table of all boards; return 0. Raises DeskError and TrustError."""
-    console = console or Console()
-    client = made(where.host, where.port, user, trust, "ota")
+def main(desk: Desk) -> int:
+    """Print a table of all boards; return 0. Raises ToolError and TrustError."""
+    client = desk.client("ota")
     found = retained(client, "dev/+/ota/status")
     client.disconnect()
     said = {topic.split("/")[1]: boards.status(payload) for topic, payload in found.items()}
@@ -33,7 +28,7 @@ def main(
             name, each.get("board"), each.get("version"), micropython, _update(each), _remark(each)
         )  # fmt: skip
         table.add_row(*(Text(printable(cell)) for cell in row))
-    console.print(table if said else "no board has said anything of updates")
+    Console().print(table if said else "no board has said anything of updates")
     return 0
 
 
@@ -49,15 +44,12 @@ def _remark(said: dict[str, Any]) -> str:
     return why
 
 
-def cancel(
-    where: brokers.Broker, target: str, user: str | None, trust: Trust | None,
-    console: Console | None = None,
-) -> int:  # fmt: skip
-    """Remove the manifest of a board or a group; return 0. Raises DeskError and TrustError."""
+def cancel(desk: Desk, target: str) -> int:
+    """Remove the manifest of a board or a group; return 0. Raises ToolError and TrustError."""
     to = boards.base(target)
-    client = made(where.host, where.port, user, trust, "ota")
+    client = desk.client("ota")
     connect(client)
     retain(client, f"{to}/ota/manifest", b"")
     client.disconnect()
-    (console or Console()).print(f"{to}: no update is offered any more", highlight=False)
+    Console().print(f"{to}: no update is offered any more", highlight=False)
     return 0

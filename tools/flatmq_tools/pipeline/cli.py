@@ -11,7 +11,7 @@ import click
 
 from .. import common_options as common
 from .. import extras
-from ..durations import DURATION
+from ..durations import DURATION, duration
 from ..password import PASSWORD
 from ..typed import Reading, command
 from .report.period import Period, When, when
@@ -111,7 +111,7 @@ def ingest(
     user: common.User = None,
     trust: common.Tls,
     every: Annotated[
-        float, click.FloatRange(0.1, 86_400), "Seconds between two commits to the table."
+        float, duration(0.1, 86_400), "Time between two commits to the table."
     ] = 10.0,
     limit: Annotated[
         int,
@@ -121,18 +121,15 @@ def ingest(
     segment: Annotated[
         int, click.IntRange(1, 2048), "Maximum size of a file of the log, in MiB of messages."
     ] = 64,
-    keepalive: Annotated[
-        int, click.IntRange(0, 65_535), "Keep Alive, in seconds; 0 turns it off."
-    ] = 60,
+    keepalive: Annotated[int, duration(0, 65_535, whole=True), "Keep Alive; 0 turns it off."] = 60,
     mqtt_version: Annotated[
         Literal["3.1", "3.1.1", "5"],
         "MQTT version. With 5, the properties of messages are landed too.",
     ] = "3.1.1",
     session_expiry: Annotated[
         int | None,
-        click.IntRange(0, 0xFFFFFFFF),
-        {"metavar": "SECONDS"},
-        "Seconds for which the broker keeps messages while the ingest is away; needs "
+        duration(0, 0xFFFFFFFF, whole=True),
+        "Time for which the broker keeps messages while the ingest is away; needs "
         "--mqtt-version 5.  [default: forever]",
     ] = None,
     metrics: Annotated[
@@ -142,7 +139,7 @@ def ingest(
         "Publish counters to TOPIC/telemetry and the state to TOPIC/status, like a board.",
     ] = None,
     metrics_every: Annotated[
-        float, click.FloatRange(1, 86_400), "Seconds between two publications of --metrics."
+        float, duration(1, 86_400), "Time between two publications of --metrics."
     ] = 10.0,
     metrics_port: _MetricsPort = None,
     seconds: common.Until = None,
@@ -200,11 +197,11 @@ def run(
         "Run only this job; repeatable.  [default: all]",
     ] = (),
     state: Annotated[Path | None, common.FOLDER, _STATE] = None,
-    trigger: Annotated[float, click.FloatRange(0.0), "Seconds between two batches."] = 1.0,
+    trigger: Annotated[float, DURATION, "Time between two batches."] = 1.0,
     health_every: Annotated[
         float,
-        click.FloatRange(1.0),
-        "Seconds between two refreshes of the tables health, devices and gaps.",
+        duration(1),
+        "Time between two refreshes of the tables health, devices and gaps.",
     ] = 60.0,
     identity: _Identity = "topic",
     mapping: _Mapping = (),
@@ -437,7 +434,7 @@ def demo(
         click.IntRange(1, 100),
         "Number of ingest processes, which share the messages through $share.",
     ] = 1,
-    seconds: Annotated[common.Seconds, click.FloatRange(3)] = 30.0,
+    seconds: Annotated[common.Seconds, duration(3)] = 30.0,
     seed: common.Seed = 1,
     user: common.User = None,
 ) -> int:

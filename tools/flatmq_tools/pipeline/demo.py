@@ -145,7 +145,7 @@ class Demo:
         self._others = OtherDevices(self.prefix, self.seed) if self.ingests == 1 else None
 
     def run(self, target: brokers.Broker) -> int:
-        """0 when the tables agree with the truth. Raises DemoError, FleetError."""
+        """0 when the tables agree with the truth. Raises DemoError, ToolError."""
         try:
             boots, ended = self._live(target)
             truth.write(self.out / "truth.jsonl", boots)
@@ -459,7 +459,7 @@ def main(
 
     $BROKER (host:port) names a broker that runs already, $SPARK_MASTER a Spark. Returns 0 when
     the tables say what the boards did, 1 when they do not. Raises DemoError, BrokerError,
-    FleetError.
+    ToolError.
     """
     mark = out / ".flatmq-demo"
     try:

@@ -12,7 +12,6 @@ from micropython import RingIO
 
 CONNACK = b"\x20\x02\0\0"
 CONNACK_5 = b"\x20\x06\0\0\3\x22\0\x0a"  # of MQTT 5, with ten topic aliases
-CONNACK_PLAIN = b"\x20\x0e\0\0\x0b\x22\0\x0a\x15\0\5PLAIN"  # and an authentication method
 
 
 class Stream:
@@ -93,17 +92,9 @@ class Sockets:
         return (((host, port),),)
 
 
-def is_5(client):
-    """Return whether a flatmq client speaks MQTT 5."""
-    return getattr(client, "five", None) is not None
-
-
 def connect(client, stream):
     """Bring a flatmq client online; it was subscribed before or not."""
-    if is_5(client):
-        stream.feed(CONNACK_PLAIN if client.auth else CONNACK_5)
-    else:
-        stream.feed(CONNACK)
+    stream.feed(CONNACK if client.five is None else CONNACK_5)
     client.start()
     for _ in range(20):
         client.poll()
@@ -117,49 +108,23 @@ def connect(client, stream):
     stream.outgoing.read(stream.outgoing.read(1)[0])
 
 
-def answer(client, stream, packet):
-    stream.feed(packet)
-    client.poll()
-
-
-def send(client, stream):
-    """Have a flatmq client write what waits, and return it."""
-    client.flush()
-    return stream.taken()
-
-
 def grant(client, stream):
     """Answer each SUBSCRIBE of a flatmq client as a broker that grants everything."""
-    sent = send(client, stream)
+    client.flush()
+    sent = stream.taken()
     if sent[:1] != b"\x82":
         raise RuntimeError("no SUBSCRIBE")
     while sent:
         end = 2 + sent[1]
         granted = none = b""
         at = 4
-        if is_5(client):
+        if client.five is not None:
             at += 1 + sent[4]  # properties
             none = b"\0"
         while at < end:
             at += 3 + sent[at + 1]
             granted += bytes((sent[at - 1] & 3,))
         granted = sent[2:4] + none + granted
-        answer(client, stream, b"\x90" + bytes((len(granted),)) + granted)
+        stream.feed(b"\x90" + bytes((len(granted),)) + granted)
+        client.poll()
         sent = sent[end:]
-
-
-def publish(client, stream, topic, payload, qos):
-    """Publish with a flatmq client, as a broker that acknowledges everything at once."""
-    identifier = client.publish(topic, payload, qos)
-    if identifier is None or send(client, stream)[0] != 0x30 | qos << 1:
-        raise RuntimeError("no PUBLISH")
-    number = bytes((identifier >> 8, identifier & 255))
-    if qos == 1:
-        answer(client, stream, b"\x40\x02" + number)
-    elif qos == 2:
-        answer(client, stream, b"\x50\x02" + number)
-        if send(client, stream) != b"\x62\x02" + number:
-            raise RuntimeError("no PUBREL")
-        answer(client, stream, b"\x70\x02" + number)
-    if client.pending:
-        raise RuntimeError("not acknowledged")

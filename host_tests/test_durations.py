@@ -1,0 +1,53 @@
+"""Every option that is a duration takes the same words."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from flatmq_tools import cli
+from flatmq_tools.durations import DURATION, duration
+
+
+@pytest.mark.parametrize(("text", "is_"), [("10s", 10), ("1.5min", 90), ("2", 2), ("0.5", 0.5)])
+def test_a_number_alone_is_seconds(text: str, is_: float) -> None:
+    assert DURATION.convert(text, None, None) == is_
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "said"),
+    [
+        ((1,), "500ms", "must be at least 1s, not 500ms"),
+        ((0.1, 60), "61", "must be 0.1s to 60s, not 61"),
+        ((0, 60), "500ms", "must be whole seconds, not 500ms"),
+    ],
+)
+def test_a_limit_is_named(limits: tuple[float, ...], text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        duration(*limits, whole=True).convert(text, None, None)
+
+
+def _times(command: click.Command) -> dict[str, click.ParamType]:
+    found = {}
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            found |= _times(each)
+    for option in command.params:
+        if {
+            "seconds",
+            "every",
+            "metrics_every",
+            "health_every",
+            "trigger",
+            "keepalive",
+            "limit",
+        } & {option.name}:
+            found[f"{command.name} {option.opts[0]}"] = option.type
+    return found
+
+
+def test_options_for_times_are_durations() -> None:
+    found = _times(cli.main)
+    found.pop("ingest --limit")  # MiB
+    assert len(found) > 8
+    assert {kind.name for kind in found.values()} == {"duration"}
