@@ -59,11 +59,8 @@ class Way:
 
 
 # The first shows every kind of fault. Over TLS each silence takes the longest of all.
-WAYS = [
-    Way(9_000, 50_000, {}),
-    Way(3_000, 40_000, {"link": "websocket"}),
-]
-MORE = [Way(3_000, 40_000, {"link": link}) for link in ("tls", "websocket+tls")]
+WAYS = [Way(9_000, 50_000, {})]
+MORE = [Way(3_000, 40_000, {"link": link}) for link in ("websocket", "tls", "websocket+tls")]
 
 
 @pytest.mark.parametrize(
@@ -150,9 +147,3 @@ def test_a_client_that_stops_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert status == 1
     assert "nothing new for 0.5 s: the device is ended" in shown
     assert "the device did not come to its end" in shown
-
-
-def test_what_kills_the_device_is_shown(run: Run) -> None:
-    status, shown = run(1_000, heap=40)
-    assert status == 1
-    assert "MemoryError" in shown

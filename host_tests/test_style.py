@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
-from click.testing import CliRunner
 
 from conftest import ROOT
 from flatmq_rigs.__main__ import main as rigs
@@ -112,26 +110,6 @@ def test_the_files_avoid_unusual_words() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "count"),
-    [
-        ("a.py", '"""Write anew."""', 1),
-        ("a.py", "def f():\n    '''Return.\n\n    The link is told.\n    '''", 1),
-        ("a.py", "x = 1\n# so it\n# wants more", 1),
-        ("a.py", "x = 1  # at the\n# most", 1),
-        ("a.py", "raise ValueError(f'{x}: a number is wanted')", 1),
-        ("a.py", '"""What it holds."""', 1),
-        ("a.py", "told = wants(anew)\nx = b'he told me twice'\ny = {'told': 1}", 0),
-        ("a.py", '"""Return what `told` and `in place of` hold."""\n# tell the two apart', 0),
-        ("host_tests/test_a.py", "send('he told me twice')", 0),
-        ("a.md", "A `told`.\n\n```python\ntold = 1\n```\n[x](told.md) <!-- told -->", 0),
-        ("a.md", "It is\ntold.", 1),
-    ],
-)
-def test_words_are_found_in_english_alone(name: str, source: str, count: int) -> None:
-    assert len(faults(name, source)) == count
-
-
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     """Yield each command under a group, with the words that call it."""
     yield name, command
@@ -161,12 +139,3 @@ def test_help_is_complete_phrases_and_the_same_for_the_same_option() -> None:
                 phrases[same][phrase] = name
     found += [f"{key[0]}: {texts}" for key, texts in phrases.items() if len(texts) > 1]
     assert not found, "\n".join(found)
-
-
-def test_the_list_of_commands_shows_whole_sentences() -> None:
-    groups = {name: each for name, each in COMMANDS.items() if isinstance(each, click.Group)}
-    assert len(groups) > 1
-    for name, group in groups.items():
-        shown = CliRunner().invoke(group, ["--help"], terminal_width=80).output
-        cut = [line for line in shown.splitlines() if line.endswith("...")]
-        assert not cut[1:], f"{name}: {cut}"  # the first one is the usage: [ARGS]...

@@ -37,7 +37,7 @@ When = Callable[[Packet], bool]
 
 
 def types(*names: str) -> frozenset[int]:
-    """The types of packets, for `withhold` and `close_on`."""
+    """The types of packets, for `withhold`."""
     return frozenset(NAMES.index(name) for name in names)
 
 
@@ -120,12 +120,10 @@ class Core:
 
     announces              properties of each CONNACK; clients are held to them
     level_5                bytes that answer a CONNECT at level 5, which then ends; None accepts it
-    reports_nobody         PUBACK and PUBREC 0x10 where no subscription matches
     passwords              user names and passwords for SCRAM-SHA-256; None has no authentication
     needs_authentication   CONNECT without an authentication method is refused
     forbidden              None, or how a topic name ends on which it closes the connection; such a
                            topic filter is refused
-    downgrades             a message at QoS 2 is answered with PUBACK, as some brokers do
     takes_strays           an acknowledgement of what it did not send breaks no rule
     """
 
@@ -141,17 +139,14 @@ class Core:
         self.complaints: list[str] = []
         self.announces = properties(announces)
         self.level_5: bytes | None = None
-        self.reports_nobody = False
         self.passwords: dict[bytes, bytes] | None = None
         self.needs_authentication = False
         self.forbidden: bytes | None = None
-        self.downgrades = False
         self.takes_strays = False
         self._rules: list[_Rule] = []
-        self._closing: frozenset[int] = frozenset()
         self._withheld: frozenset[int] = frozenset()
         self._kept_back: list[tuple[Connection, bytes]] = []
-        self._connacks: deque[tuple[bytes, bool]] = deque()
+        self._connacks: deque[bytes] = deque()
         self._retained: dict[bytes, tuple[Packet, float | None]] = {}
         self._turns: dict[bytes, int] = {}  # of the groups of shared subscriptions
         self._numbers = itertools.count(1)
@@ -190,23 +185,10 @@ class Core:
             given = None if more is None else properties(more)
             self._rules.append(_Rule(name, code, given, when, times))
 
-    def answer_as_usual(self) -> None:
-        """Drop what `answer_with` set."""
+    def answer_connect(self, answer: bytes) -> None:
+        """Answer the next CONNECT with these bytes instead of a CONNACK. Nothing follows."""
         with self.lock:
-            self._rules.clear()
-
-    def answer_connect(self, answer: bytes, end: bool) -> None:
-        """Answer the next CONNECT with these bytes instead of a CONNACK.
-
-        Nothing follows; `end` ends the connection.
-        """
-        with self.lock:
-            self._connacks.append((answer, end))
-
-    def close_on(self, kinds: frozenset[int]) -> None:
-        """End a connection on which a packet of these types comes, from now on."""
-        with self.lock:
-            self._closing = kinds
+            self._connacks.append(answer)
 
     def withhold(self, kinds: frozenset[int]) -> None:
         """Keep back packets of these types from now on."""
@@ -343,8 +325,6 @@ class Core:
         self.received.append(packet)
         if name == "CONNECT":
             self._connect(connection, packet)
-        elif first >> 4 in self._closing:
-            connection.end()
         elif connection.session is None:
             self._authenticate(connection, packet)
         else:
@@ -431,11 +411,8 @@ class Core:
     def _connect(self, connection: Connection, packet: Packet) -> None:
         connection.connect = packet
         if self._connacks:
-            data, end = self._connacks.popleft()
             connection.mute = True
-            connection.send(data)
-            if end:
-                connection.end()
+            connection.send(self._connacks.popleft())
             return
         method = packet.properties.first(Id.AUTHENTICATION_METHOD)
         if method is not None and (self.passwords is None or method != METHOD):
@@ -604,10 +581,8 @@ class Core:
         known = packet.qos == 2 and packet.pid in session.incoming
         if packet.qos:
             self._check_in_flight(connection, packet, known)
-        kept = packet.qos == 2 and not self.downgrades
+        kept = packet.qos == 2
         answer = Packet("PUBREC" if kept else "PUBACK", packet.pid)
-        if self.reports_nobody and packet.qos and not self._hearers(packet.topic):
-            answer = answer._replace(code=0x10)
         answer, rule = self._ruled(answer, packet)
         if answer.code < 0x80 and not known:
             self.onward.append(packet)

@@ -15,7 +15,7 @@ import pytest
 from flatmq_rigs import results
 from flatmq_rigs.bench.peers import PeerError
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode, remote
+from flatmq_tools import broker, remote
 from flatmq_tools.remote import Remote, RemoteError
 from hil import bench, suite
 from hil.__main__ import main
@@ -23,7 +23,6 @@ from hil.emulated_board import EmulatedBoard
 
 SECRET = "se:cret w0rd"
 MAIN = b"print('hello from main')\nwhile True: pass\n"
-NETWORK_ROWS = 7
 
 
 @pytest.fixture
@@ -67,7 +66,13 @@ def run(
     return go
 
 
-@pytest.mark.parametrize("command", [main, bench.main], ids=["test-board", "bench-board"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(main, id="test-board"),
+        pytest.param(bench.main, id="bench-board", marks=pytest.mark.proof),
+    ],
+)
 def test_everything(
     command: Callable[[list[str]], int],
     tmp_path: Path,
@@ -123,31 +128,6 @@ def _check_bench(rows: dict[str, list[str]]) -> None:
         assert rows[f"{bench.OPERATIONS[name]}, µs"][4] != "-"
 
 
-def test_what_fails_is_a_row(
-    tmp_path: Path,
-    variables: pytest.MonkeyPatch,
-    mosquitto: broker.Broker,
-    run: Callable[..., Run],
-) -> None:
-    """A client that allocates, and a Wi-Fi with another password, which is not shown."""
-    variables.setattr(suite, "SCRIPTED", ("publishing",))
-    variables.setattr(suite, "JOIN_MS", 300)
-    broken = {**suite.compiled(), f"{suite.HOME}/flatmq/__init__.mpy": _allocating()}
-    variables.setattr(suite, "compiled", lambda: broken)
-    with EmulatedBoard(tmp_path) as board:
-        there = {"BOARD_PORT": board.address, "BOARD_BROKER": mosquitto.address}
-        status, shown, rows = run(**there, BOARD_WIFI="net:not the w0rd")
-    assert status == 1, shown
-    marks = [mark for _, mark in rows.values()]
-    assert (marks.count("not run"), marks.count("FAILED")) == (NETWORK_ROWS, 2)
-    assert "not joined" in rows["joining the network"][0]
-    figure, mark = rows["bytes per operation, a scripted peer"]
-    assert mark == "FAILED"
-    assert "publishing.qos0: " in figure
-    assert "heap lock refused" in figure
-    assert "not the w0rd" not in shown
-
-
 def test_without_a_broker_and_without_the_other_client(
     tmp_path: Path, variables: pytest.MonkeyPatch, run: Callable[..., Run]
 ) -> None:
@@ -164,15 +144,6 @@ def test_without_a_broker_and_without_the_other_client(
     assert "Times were not measured: BOARD_BROKER is not set." in shown
     assert rows[bench.STEPS["subscribed"]][0].endswith(" B")
     assert set(rows["idle poll, µs"]) == {"-"}
-
-
-def _allocating() -> bytes:
-    """A client whose publish makes a bytes object, as .mpy."""
-    text = (bytecode.SOURCES / "__init__.py").read_text()
-    begin = "        topic = self.q  #"
-    assert text.count(begin) == 1
-    changed = text.replace(begin, f"        payload = payload + b''.join([b'x'])\n{begin}")
-    return bytecode.mpy(changed, "flatmq/__init__.py", lean=True)
 
 
 def test_a_port_where_no_board_answers() -> None:

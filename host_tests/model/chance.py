@@ -261,7 +261,7 @@ class Life:
             if message:
                 self.say(f"broker sends {self.name(payload)} at QoS {message.qos}")
                 if self.fails(0.1):
-                    always = 1_000_000 if self.give_up else 1
+                    always = 1_000_000 if self.give_up else 7 if self.more else 1
                     self.raises[payload] = self.chance.choice([1, 2, always])
 
     def subscribe(self) -> None:

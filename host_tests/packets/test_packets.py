@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from packets import build, strict
 from packets.agreed import check_client, check_server
-from packets.properties import CLIENT, NONE, SERVER, TABLE, WILL, Properties, encoded, properties
+from packets.properties import CLIENT, NONE, SERVER, Properties, properties
 from packets.strict import Broken, Connect, Filter, Packet, Will
 
 
@@ -208,36 +208,6 @@ def test_a_fixed_header() -> None:
     for data, words in ((b"\x30\x80\x80\x80\x80", "five bytes"), (b"\x30\x80\x00", "needless")):
         with pytest.raises(Broken, match=words):
             strict.split(data)
-
-
-# The table of properties once more, from the sections of the packets.
-CARRIES = {
-    "CONNECT": "11 15 16 17 19 21 22 26 27",
-    WILL: "01 02 03 08 09 18 26",
-    "CONNACK": "11 12 13 15 16 1a 1c 1f 21 22 24 25 26 27 28 29 2a",
-    "PUBLISH": "01 02 03 08 09 0b 23 26",
-    "PUBACK": "1f 26",
-    "PUBREC": "1f 26",
-    "PUBREL": "1f 26",
-    "PUBCOMP": "1f 26",
-    "SUBSCRIBE": "0b 26",
-    "SUBACK": "1f 26",
-    "UNSUBSCRIBE": "26",
-    "UNSUBACK": "1f 26",
-    "DISCONNECT": "11 1c 1f 26",
-    "AUTH": "15 16 1f 26",
-}
-SIZES = {1: "01 17 19 24 25 28 29 2a", 2: "13 21 22 23", 4: "02 11 18 27"}
-
-
-def test_which_packet_carries_which_property() -> None:
-    assert len(TABLE) == 27
-    for name, carried in CARRIES.items():
-        found = bytes(sorted(each for each, (_kind, names) in TABLE.items() if name in names))
-        assert found == bytes.fromhex(carried), name
-    for size, numbers in SIZES.items():
-        for each in bytes.fromhex(numbers):
-            assert encoded([(each, 1)]) == bytes([1 + size, each, *bytes(size - 1), 1])
 
 
 @given(

@@ -7,7 +7,6 @@ BROKER = "limited"  # to packets of 400 bytes
 VERSIONS = (4,)  # in MQTT 5 it announces the size
 
 GIVE_UP = 3
-SIZE = 600  # bytes of a payload that is too large
 ENDLESS = 4 << 20  # far more than the network takes before the broker has closed
 
 
@@ -47,35 +46,6 @@ def _ends(env, client, inbox, wanted):
     client.disconnect()
     # A clean session with that identifier ends the kept one.
     env.online(b"c").disconnect()
-
-
-def _published(env, qos):
-    reports = env.Reports()
-    client, inbox = _online(env, reports)
-    topic, large = env.name(b"good"), env.name(b"large")
-    client.publish(topic, b"before", 1)
-    identifier = client.publish(large, bytes(SIZE), qos)
-    client.publish(topic, b"after", 2)
-    env.until("the loss", lambda: client.stats.losses > 0, client)
-    env.until("the rest", lambda: client.pending == 0, client)
-    # What was handed to the network at QoS 0 is not kept, so there is nothing to set aside.
-    env.dropped(client, reports, [(identifier, large)] if qos else [])
-    _ends(env, client, inbox, [b"before", b"after"])
-
-
-def published_at_qos_0(env):
-    """At QoS 0 the message is gone once it is sent."""
-    _published(env, 0)
-
-
-def published_at_qos_1(env):
-    """At QoS 1 it is set aside after some tries."""
-    _published(env, 1)
-
-
-def published_at_qos_2(env):
-    """At QoS 2 too."""
-    _published(env, 2)
 
 
 def _from_a_source(env, qos):

@@ -93,19 +93,6 @@ def test_pubrel_waits_for_the_flash(board: Board, flash: Flash) -> None:
     assert (board.spool.pending, board.broker.unreleased) == (0, set())
 
 
-def test_past_pubrec_a_reboot_goes_on_with_pubrel(board: Board) -> None:
-    board.publish(0, 1, 2, qos=2)
-    while not _ids_past_pubrec(board):
-        board.spool.poll(0)
-    ids = _ids_past_pubrec(board)
-    board.boot()
-    assert _ids_past_pubrec(board) == ids
-    board.poll(30)
-    assert board.got == [0, 1, 2]
-    assert board.spool.pending == 0
-    assert board.client.stats.resent >= 1
-
-
 def test_what_was_settled_before_an_older_record_is_not_sent_again(board: Board) -> None:
     """The older one, whose PUBACK was lost with the power, is."""
     board.broker.acks = False
@@ -141,17 +128,6 @@ def test_a_broker_that_has_forgotten_gets_it_again_only_after_that_is_noted(
     board.poll(30)
     assert board.got == [1, 1]
     assert board.spool.pending == 0
-
-
-def test_incoming_messages_are_remembered_over_a_reboot(board: Board) -> None:
-    board.broker.send(b"1")
-    while not board.handled:
-        board.spool.poll(0)
-    board.boot()
-    board.poll(30)
-    assert board.handled == [b"1"]
-    assert board.broker.outgoing == []
-    assert not any(board.client.received)
 
 
 def test_more_incoming_messages_than_foreseen_are_remembered(

@@ -79,23 +79,6 @@ def test_a_record_that_the_broker_refuses_is_set_aside_at_once(refusing: Board, 
     assert (refusing.client.stats.connects, refusing.client.stats.resent) == (1, 0)
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_refusal_that_the_power_cut_took_is_asked_for_again(refusing: Board, qos: int) -> None:
-    """The record stays on flash until it is copied; nothing that was taken is taken twice."""
-    refusing.publish(0, qos=qos)
-    refusing.publish(1, topic=BAD, qos=qos)
-    refusing.publish(2, qos=qos)
-    while not refusing.broker.refused:
-        refusing.spool.poll(0)
-    refusing.boot()
-    refusing.poll()
-    assert (refusing.aside, refusing.spool.pending) == ([1], 0)
-    if qos == 2:
-        assert refusing.got == [0, 2]
-    assert list(dict.fromkeys(refusing.got)) == [0, 2]
-    assert refusing.broker.refused == 2
-
-
 def test_set_aside_by_hand_while_older_records_wait(board: Board) -> None:
     board.broker.forbidden = b""
     board.broker.acks = False
@@ -124,18 +107,6 @@ def test_what_was_set_aside_outlives_a_reboot_and_is_not_sent_again(board: Board
     board.publish(3)
     board.poll()
     assert (board.aside, board.got) == ([0, 2], [1, 3])
-
-
-def test_after_a_reboot_it_is_tried_again_from_the_flash(board: Board) -> None:
-    """With the power cut before the client gave up."""
-    board.publish(0, topic=BAD)
-    board.publish(1, 2)
-    while board.broker.closed < 2:
-        board.poll(1)
-    board.boot()
-    board.poll()
-    assert (board.aside, board.spool.pending) == ([0], 0)
-    assert list(dict.fromkeys(board.got)) == [1, 2]
 
 
 def test_the_oldest_go_first(board: Board) -> None:

@@ -381,31 +381,6 @@ def test_not_durable_what_is_not_acknowledged_goes_with_the_power(board: Board) 
     assert board.got == [1, 4]
 
 
-def test_not_durable_without_a_broker_readings_outlive_a_reboot(board: Board) -> None:
-    board.broker.up = False
-    board.poll(20)
-    board.publish(1, 2, 3)
-    board.boot()
-    assert board.spool.pending == 3
-    board.poll(20)
-    assert board.got == [1, 2, 3]
-
-
-def test_not_durable_a_lost_connection_loses_nothing_and_keeps_the_order(board: Board) -> None:
-    board.broker.acks = False
-    board.publish(1, 2)
-    board.poll(20)
-    board.publish(3)
-    board.broker.up = False
-    board.poll(20)
-    board.publish(4, 5)
-    assert board.spool.pending == 2
-    board.broker.up = board.broker.acks = True
-    board.poll(20)
-    assert list(dict.fromkeys(board.got)) == [1, 2, 3, 4, 5]
-    assert (board.spool.pending, board.client.pending) == (0, 0)
-
-
 def test_not_durable_what_the_client_has_no_room_for_is_durable(board: Board) -> None:
     board.publish(*range(7))
     assert (board.spool.stats.direct, board.spool.stats.appended) == (4, 3)

@@ -131,7 +131,7 @@ def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
         FakeBroker() as garbage,
         socket.create_server((broker.LOOPBACK, 0)) as silent,
     ):
-        garbage.answer_connect(b"\x20\x02\x07\x09", end=False)
+        garbage.answer_connect(b"\x20\x02\x07\x09")
         peers_at_hand = {
             "scripted": scripted.port,
             "garbage": garbage.port,

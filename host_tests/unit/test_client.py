@@ -194,16 +194,6 @@ def test_one_poll_waits_once(state: str, make: Callable) -> None:
     assert bench.stream.attempts - attempts <= 2
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_rx_size_is_the_largest_packet(more: int, make: Callable) -> None:
-    inbox = Inbox()
-    bench = make(rx_size=100, on_message=inbox).online()
-    message = bench.wire(peer.publish(b"t", bytes((95 if bench.version == 4 else 94) + more)))
-    assert len(message) == 100 + more
-    bench.feed_bytes(*(bytes([byte]) for byte in message))
-    assert (len(inbox), bench.client.stats.skipped) == (1 - more, more)
-
-
 # Handlers
 
 

@@ -155,27 +155,6 @@ def test_what_connect_comes_to(code: int | None, outcome: str | None, make: Call
         assert bench.clock.now - before == 3000
 
 
-def fail_to_read(bench: Bench) -> None:
-    bench.stream.broken = True
-    bench.drain()
-
-
-def fail_to_write(bench: Bench) -> None:
-    bench.stream.broken = True
-    bench.client.publish(b"t", b"x", 1)
-    bench.client.flush()
-
-
-@pytest.mark.parametrize("end", [Bench.lose, fail_to_read, fail_to_write])
-def test_a_connection_that_ends_is_made_again(end: Callable, bench: VersionBench) -> None:
-    end(bench)
-    assert (bench.client.state, bench.client.error.kind) == ("waiting", "closed")
-    assert not bench.link.open
-    bench.online()
-    assert bench.client.connected
-    assert (bench.client.stats.connects, bench.client.stats.losses) == (2, 1)
-
-
 # Leaving
 
 

@@ -59,23 +59,6 @@ def goes_on(bench: VersionBench, connack: bytes = b"") -> None:
     assert (client.connected, client.pending, bench.kept) == (True, 0, 0), repr(client)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("step", ["read", "write", "wait"])
-def test_an_interrupt_comes_out_of_poll_and_the_client_goes_on(
-    step: str, error: type, bench: VersionBench
-) -> None:
-    if step == "wait":
-        bench.link.on_wait = [raises(error())]
-    else:
-        bench.stream.raises[step] = error()
-    if step == "write":
-        bench.client.publish(b"t", b"x", 1)
-    with pytest.raises(error):
-        bench.client.poll(100)
-    assert bench.client.connected == (step == "wait")
-    goes_on(bench)
-
-
 @pytest.mark.parametrize("step", ["resolve", "connect", "stream", "offline"])
 def test_an_interrupt_while_not_online(step: str, make: Callable) -> None:
     bench = make()

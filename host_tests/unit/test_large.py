@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import io
-import itertools
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import peer
-import sizes
 from flatmq.message import Message
 from unit import fake_link
-from unit.both_versions import VERSIONS, VersionBench
-from unit.fake_link import FakeStream, fake_clock
+from unit.both_versions import VersionBench
+from unit.fake_link import FakeStream
 
 PAYLOAD = bytes(i * 7 + i // 251 & 255 for i in range(5000))
 
@@ -93,52 +88,6 @@ def sent_again(bench: VersionBench) -> list[bytes]:
 # In
 
 LARGEST = b"\xff\xff\xff\x7f"  # a Remaining Length of 268,435,455
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@given(
-    size=st.integers(0, 400), cuts=st.lists(st.integers(1, 80), min_size=1, max_size=5),
-    version=st.sampled_from(VERSIONS),
-)  # fmt: skip
-def test_pieces_make_up_the_message(qos: int, size: int, cuts: list[int], version: int) -> None:
-    """However it is cut on its way, and what comes behind it is in step."""
-    with fake_clock() as clock:
-        handler = Pieces()
-        bench = subscribed(partial(VersionBench, clock, version), handler)
-        sent = [PAYLOAD[:size], b"small", PAYLOAD[size:]]
-        packets = [peer.publish(b"t/1", p, qos, 7 + i) for i, p in enumerate(sent)]
-        in_chunks(bench, bench.wire(*packets), cuts)
-        assert handler.whole == sent
-        first = {0: None, 1: 0x40, 2: 0x50}[qos]
-        answers = [(p.first, p.pid) for p in bench.sent()]
-        assert answers == ([(first, 7 + i) for i in range(3)] if first else [])
-        assert bench.client.stats.received == 3
-        assert bench.client.stats.skipped == 0
-
-
-@pytest.mark.parametrize(("qos", "kind"), [(1, "protocol"), (2, "protocol"), (3, "protocol")])
-def test_a_broken_message_with_such_a_name(qos: int, kind: str, make: Callable) -> None:
-    """Its identifier is 0, or its QoS is 3."""
-    bench = subscribed(make, Pieces())
-    body = peer.text(b"t" * 200) + b"\0\0" + bytes(100)
-    in_64(bench, peer.packet(0x30 | qos << 1, body))
-    assert bench.client.error.kind == kind
-
-
-def test_the_end_of_a_large_message_waits_for_room_to_answer(make: Callable) -> None:
-    handler = Pieces()
-    bench = subscribed(make, handler)
-    bench.stream.room = 0
-    acks = [peer.publish(b"t/1", b"", 1, i) for i in range(1, 17)]
-    data = bench.wire(*acks, peer.publish(b"t/1", PAYLOAD, 1, 99))
-    bench.stream.incoming.extend(data[i : i + 64] for i in range(0, len(data), 64))
-    for _ in range(200):
-        bench.client.poll()
-    assert len(handler.whole) == 16
-    bench.stream.room = None
-    bench.drain()
-    assert handler.whole[16:] == [PAYLOAD]
-    assert [p.pid for p in bench.sent()] == [*range(1, 17), 99]
 
 
 class Flood(FakeStream):
@@ -243,54 +192,6 @@ class File(io.BytesIO):
         return super().readinto(memoryview(buf)[: self.step])
 
 
-SOURCES = {
-    "bytes": bytes,
-    "bytearray": bytearray,
-    "memoryview": memoryview,
-    "file": io.BytesIO,
-    "slow file": lambda data: File(data, 100),
-}
-
-
-SENT = list(itertools.product([0, 1, 511, 512, 513, 5000], [0, 1], SOURCES, [None, 1, 100]))
-
-
-@pytest.mark.parametrize(("size", "qos", "source", "room"), sizes.sample(SENT, 40))
-def test_a_large_message_is_one_packet(
-    size: int, qos: int, source: str, room: int | None, make: Callable
-) -> None:
-    bench = make(tx_size=64).online()
-    pid = bench.client.publish_from(b"up", SOURCES[source](PAYLOAD[:size]), qos, retain=True)
-    assert (pid == 0) == (qos == 0)
-    assert bench.client.pending == 1
-    for _ in range(12_000 if room else 10):
-        bench.stream.room = room
-        bench.client.poll()
-    (message,) = bench.published()
-    assert message == (False, qos, True, b"up", pid, PAYLOAD[:size])
-    if qos:
-        assert bench.client.pending == 1
-        bench.feed(peer.puback(pid))
-    assert bench.client.pending == 0
-
-
-def test_it_leaves_between_what_was_published_before_and_after(make: Callable) -> None:
-    bench = make(tx_size=64).online()
-    bench.client.publish(b"t", b"before")
-    assert bench.client.publish_from(b"t", PAYLOAD) is None
-    bench.client.poll()
-    assert bench.client.publish_from(b"t", PAYLOAD) == 0
-    assert bench.client.publish_from(b"t", PAYLOAD) is None
-    assert bench.client.publish(b"t", b"after") == 0
-    pid = bench.client.publish(b"t", b"after", 1)
-    bench.drain()
-    for _ in range(3):
-        bench.client.poll()
-    assert [p.payload for p in bench.published()] == [b"before", PAYLOAD, b"after", b"after"]
-    bench.feed(peer.puback(pid))
-    assert bench.client.pending == 0
-
-
 def test_a_file_that_is_being_sent_may_be_offered_again(make: Callable) -> None:
     bench = make().online()
     file = io.BytesIO(PAYLOAD)
@@ -331,23 +232,6 @@ def test_a_poll_sends_a_part_of_it(make: Callable) -> None:
     assert rest == b""
 
 
-def test_nothing_comes_into_its_middle(make: Callable) -> None:
-    bench = subscribed(make, lambda m: None)
-    bench.client.publish_from(b"t", PAYLOAD, 1)
-    bench.stream.room = 100
-    bench.client.poll()
-    bench.client.ping()
-    bench.client.subscribe(b"other", lambda m: None)
-    bench.client.publish(b"t", b"after")
-    bench.feed(peer.publish(b"t/1", b"", 1, 7), peer.publish(b"t/1", b"", 2, 8))
-    bench.stream.room = None
-    for _ in range(5):
-        bench.client.poll()
-    firsts = [p.first for p in bench.sent()]
-    assert firsts[0] == 0x32
-    assert sorted(firsts[1:]) == [0x30, 0x40, 0x50, 0x82, 0xC0]
-
-
 def test_at_qos_1_a_loss_has_it_sent_again(make: Callable) -> None:
     bench = make(clean_session=False).online()
     pid = bench.client.publish_from(b"t", File(PAYLOAD), 1)
@@ -368,45 +252,6 @@ def test_at_qos_1_a_loss_has_it_sent_again(make: Callable) -> None:
     assert (bench.client.pending, stats.strays) == (0, 0)
     bench.feed(peer.puback(pid))
     assert stats.strays == 1
-
-
-def test_at_qos_0_only_a_cut_message_is_sent_again(make: Callable) -> None:
-    bench = make().online()
-    bench.client.publish_from(b"t", PAYLOAD)
-    bench.stream.room = 5000
-    bench.client.poll()
-    bench.client.poll()
-    assert bench.client.pending == 1
-    bench.lose()
-    bench.online()
-    assert sent_again(bench) == [PAYLOAD]
-    assert bench.client.pending == 0
-    bench.lose()
-    bench.online()
-    assert sent_again(bench) == []
-
-
-def test_what_was_published_after_it_goes_again_after_it(make: Callable) -> None:
-    bench = make(clean_session=False).online()
-    bench.client.publish_from(b"t", PAYLOAD, 1)
-    bench.client.publish(b"t", b"after", 1)
-    for _ in range(5):
-        bench.client.poll()
-    bench.client.ping()
-    bench.pass_time(10_100)
-    assert bench.client.error.kind == "timeout"
-    bench.online(present=True)
-    assert sent_again(bench) == [PAYLOAD, b"after"]
-    bench.lose()  # by the peer, so one at a time
-    bench.online(present=True)
-    for _ in range(5):
-        bench.client.poll()
-    (large,) = bench.published()
-    assert large.payload == PAYLOAD
-    bench.feed(peer.puback(large.pid))
-    assert bench.sent() == [(0xC0, b"")], "whether the broker is there at all"
-    bench.feed(peer.packet(0xD0))
-    assert [p.payload for p in bench.published()] == [b"after"]
 
 
 def test_an_acknowledgement_before_its_end_is_not_one(make: Callable) -> None:

@@ -54,70 +54,7 @@ def ends_after(bench: VersionBench, seconds: float) -> None:
     assert seconds * 0.95 <= passed <= seconds * 1.25 + 0.1
 
 
-def ends_without_pingresp(bench: VersionBench, traffic: Iterable[bytes]) -> None:
-    """Assert that a PINGREQ without an answer ends the connection, whatever else comes in."""
-    assert [packet.first >> 4 for packet in bench.sent()] == [PINGREQ]
-    for _ in range(3 * ACK_TIMEOUT):
-        if bench.client.connected:
-            bench.pass_time(1000)
-            for packet in traffic:
-                bench.feed(packet)
-    assert not bench.client.connected
-    assert bench.client.error.kind == "timeout"
-
-
-def again(bench: VersionBench) -> list[peer.Publish]:
-    """Connect again to the same session, and return what is published then."""
-    bench.online(present=True)
-    sent = live(bench, 1)
-    return [peer.take_apart(p) for p in sent if p.first >> 4 == PUBLISH]
-
-
 # Acknowledgements that never come
-
-
-@pytest.mark.parametrize("ack_timeout", [None, 1, 30])
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_message_that_is_not_acknowledged_in_time_is_sent_again(
-    qos: int, ack_timeout: int | None, make: Make
-) -> None:
-    bench = kept(make, **({} if ack_timeout is None else {"ack_timeout": ack_timeout}))
-    pid = bench.client.publish(b"t", b"x", qos)
-    ends_after(bench, ack_timeout or ACK_TIMEOUT)
-    assert again(bench) == [(True, qos, False, b"t", pid, b"x")]
-    bench.feed(peer.puback(pid) if qos == 1 else peer.pubrec(pid))
-    if qos == 2:
-        bench.feed(peer.pubcomp(pid))
-    assert (bench.client.pending, bench.client.stats.losses) == (0, 1)
-    live(bench, 3 * (ack_timeout or ACK_TIMEOUT))
-    assert bench.client.connected
-
-
-@pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
-def test_a_request_without_an_answer_is_sent_again(kind: str, make: Make) -> None:
-    bench = kept(make)
-    subscribes = kind == "SUBSCRIBE"
-    client = bench.client
-    asked = client.subscribe(b"t", print, 1) if subscribes else client.unsubscribe(b"t")
-    ends_after(bench, ACK_TIMEOUT)
-    bench.online(present=True)
-    (request,) = live(bench, 1)
-    assert (request.first >> 4 == SUBSCRIBE) == subscribes
-    bench.feed(peer.suback(request.pid, 1) if subscribes else peer.unsuback(request.pid))
-    assert asked.granted == (b"\1" if subscribes else b"\0" if bench.version == 5 else b"")
-
-
-@pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
-def test_a_request_has_a_time_of_its_own(kind: str, make: Make) -> None:
-    """Acknowledgements of messages that come meanwhile say nothing about it."""
-    bench = kept(make, inflight=8)
-    client = bench.client
-    asked = client.subscribe(b"t", print, 1) if kind == "SUBSCRIBE" else client.unsubscribe(b"t")
-    for _ in range(9):
-        pid = client.publish(b"t", b"x", 1)
-        live(bench, ACK_TIMEOUT / 8)
-        bench.feed(peer.puback(pid))
-    assert (client.stats.losses, asked.granted) == (1, None)
 
 
 @pytest.mark.parametrize("kind", ["SUBSCRIBE", "UNSUBSCRIBE"])
@@ -140,6 +77,25 @@ def test_a_request_that_is_never_answered_is_tried_after_growing_pauses(
         bench.feed(peer.puback(pid))
     assert lasted == sorted(lasted) and lasted[-1] > lasted[0] + 15
     assert reports == [(0, b"t", "the broker has not answered this topic filter")]
+
+
+def ends_without_pingresp(bench: VersionBench, traffic: Iterable[bytes]) -> None:
+    """Assert that a PINGREQ without an answer ends the connection, whatever else comes in."""
+    assert [packet.first >> 4 for packet in bench.sent()] == [PINGREQ]
+    for _ in range(3 * ACK_TIMEOUT):
+        if bench.client.connected:
+            bench.pass_time(1000)
+            for packet in traffic:
+                bench.feed(packet)
+    assert not bench.client.connected
+    assert bench.client.error.kind == "timeout"
+
+
+def again(bench: VersionBench) -> list[peer.Publish]:
+    """Connect again to the same session, and return what is published then."""
+    bench.online(present=True)
+    sent = live(bench, 1)
+    return [peer.take_apart(p) for p in sent if p.first >> 4 == PUBLISH]
 
 
 @pytest.mark.parametrize("traffic", [False, True])
@@ -181,17 +137,6 @@ def test_it_may_wait_for_ever(kind: str, make: Make) -> None:
     assert (bench.client.pending, bench.client.stats.losses) == (0, 0)
 
 
-def test_acknowledgements_that_come_steadily_are_no_reason(make: Make) -> None:
-    """The last one comes long after the time is over; there was one in between each time."""
-    bench = kept(make, inflight=8)
-    pids = [bench.client.publish(b"t", b"x", 1) for _ in range(8)]
-    for pid in pids:
-        live(bench, ACK_TIMEOUT * 0.7)
-        assert bench.client.connected
-        bench.feed(peer.puback(pid))
-    assert (bench.client.pending, bench.client.stats.losses) == (0, 0)
-
-
 @pytest.mark.parametrize("qos", [0, 1])
 def test_the_time_begins_with_a_message_that_awaits_something(qos: int, make: Make) -> None:
     bench = kept(make)
@@ -215,34 +160,6 @@ class Failure(Exception):
     """Raised by the handlers here."""
 
 
-class Raising:
-    """A handler that raises `times` times for messages with the payload "bad"."""
-
-    def __init__(self, times: int) -> None:
-        self.left = times
-        self.raised = 0
-        self.got: list[bytes] = []
-
-    def __call__(self, message: Message) -> None:
-        payload = message.payload
-        if payload == b"bad" and self.left:
-            self.left -= 1
-            self.raised += 1
-            raise Failure
-        self.got.append(payload)
-
-
-Dropped = list[tuple[int, bytes, str]]
-
-
-def receiving(make: Make, handler: Callable, **options) -> tuple[VersionBench, Dropped]:
-    """Return a bench whose messages go to this handler, and the list of those it drops."""
-    dropped: Dropped = []
-    report = lambda *fields: dropped.append(fields)  # noqa: E731
-    bench = kept(make, on_message=handler, on_dropped=report, **options)
-    return bench, dropped
-
-
 def polled(bench: VersionBench, times: int = 100) -> int:
     """Poll this many times; return how many times a handler raised."""
     raised = 0
@@ -255,39 +172,6 @@ def polled(bench: VersionBench, times: int = 100) -> int:
 
 
 ANSWERS = {0: [], 1: [PUBACK], 2: [PUBREC]}
-
-
-@pytest.mark.parametrize("give_up", [1, 3, None])
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_message_whose_handler_always_raises_is_set_aside(
-    qos: int, give_up: int | None, make: Make
-) -> None:
-    handler = Raising(times=1000)
-    options = {} if give_up is None else {"give_up": give_up}
-    bench, dropped = receiving(make, handler, **options)
-    bench.arrives(
-        peer.publish(b"t", b"before", 1, 6),
-        peer.publish(b"t/bad", b"bad", qos, 7 if qos else 0),
-        peer.publish(b"t", b"after", 1, 8),
-    )
-    assert polled(bench) == handler.raised == (give_up or 5)
-    assert handler.got == [b"before", b"after"]
-    assert [p.first >> 4 for p in bench.sent()] == [PUBACK, *ANSWERS[qos], PUBACK]
-    ((packet_id, topic, reason),) = dropped
-    assert (packet_id, topic) == (7 if qos else 0, b"t/bad")
-    assert isinstance(reason, str)
-    assert reason
-    assert (bench.client.stats.dropped, bench.client.connected) == (1, True)
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_0_delivers_it_for_ever(qos: int, make: Make) -> None:
-    handler = Raising(times=200)
-    bench, dropped = receiving(make, handler, give_up=0)
-    bench.arrives(peer.publish(b"t", b"bad", qos, 7 if qos else 0))
-    assert polled(bench, 200) == 200
-    assert bench.sent() == []
-    assert (polled(bench), handler.got, dropped) == (0, [b"bad"], [])
 
 
 # A network that takes nothing

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 import peer
@@ -18,39 +16,6 @@ def broker(clock: Clock) -> ScriptedBroker:
 
 def ignore(message) -> None:
     """A handler."""
-
-
-@pytest.mark.parametrize("clean", [False, True], ids=["kept", "clean"])
-@pytest.mark.parametrize("seed", range(40))
-def test_broker_and_client_agree(seed: int, clean: bool, clock: Clock) -> None:
-    """Once all is answered the broker has the filters that the client asked for last.
-
-    This holds whatever is called, and whenever the connection is lost.
-    """
-    chance = random.Random(seed)
-    broker = ScriptedBroker(clock, clean_session=clean, subscriptions=4)
-    client = broker.client
-    client.start()
-    wanted: dict[bytes, object] = {}
-    requests = []
-    for _ in range(40):
-        name = chance.choice([b"a", b"b", b"c"])
-        what = chance.randrange(6)
-        if what < 2:
-            requests.append(client.subscribe(name, ignore, 1))
-            wanted[name] = None
-        elif what < 4 and name in wanted:
-            requests.append(client.unsubscribe(name))
-            wanted.pop(name)
-        elif what == 4 and broker.connections and not broker.connections[-1].ended:
-            broker.forgets = chance.randrange(2) == 0
-            broker.close()
-        else:
-            broker.turns(chance.randrange(4))
-    broker.until(lambda: client.connected and not broker.connections[-1].ended)
-    broker.until(lambda: requests[-1].granted is not None)
-    # A request on which a connection has ended twice is tried again a second later.
-    broker.until(lambda: set(broker.filters) == set(wanted) and client.error is None)
 
 
 # Unsubscribing

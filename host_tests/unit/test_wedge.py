@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import errno
 import io
-import random
 from collections.abc import Callable
 
 import pytest
@@ -28,20 +27,16 @@ import peer
 from brokers.scripted import (
     CONNECT,
     PINGREQ,
-    PUBACK,
-    PUBCOMP,
     PUBLISH,
-    PUBREC,
     PUBREL,
     SUBSCRIBE,
     ScriptedBroker,
 )
 from peer import Publish
-from unit.fake_link import Bench, Clock
+from unit.fake_link import Clock
 
 GIVE_UP = 3
 BAD = b"bad"
-LARGE = bytes(20_000)
 
 
 @pytest.fixture
@@ -63,48 +58,6 @@ def payloads(broker: ScriptedBroker) -> list[bytes]:
 
 def nothing_dropped(broker: ScriptedBroker) -> None:
     assert (broker.client.stats.dropped, broker.reports) == (0, [])
-
-
-def test_every_slot_is_refused(clock: Clock) -> None:
-    broker = ScriptedBroker(clock, give_up=GIVE_UP, inflight=4)
-    broker.refuses = is_bad
-    client = broker.client
-    for n in range(4):
-        client.publish(BAD, b"x", 1 + n % 2)
-    assert client.publish(b"good", b"x", 1) is None
-    broker.losses(20)
-    nothing_dropped(broker)
-    while client.stats.dropped < 4:  # there is room for one that shows that the broker is well
-        broker.until(lambda: client.publish(b"good", b"x", 1) or client.stats.dropped == 4)
-        broker.turns(2000)
-    broker.settled()
-    assert [topic for _, topic in broker.reports] == [BAD] * 4
-
-
-@pytest.mark.parametrize("bad", range(6))
-def test_wherever_it_stands_in_the_queue(bad: int, clock: Clock) -> None:
-    """The queue is full."""
-    broker = ScriptedBroker(clock, give_up=1, tx_size=64, inflight=8)
-    broker.refuses = is_bad
-    client = broker.client
-    wanted = []
-    pids = []
-    for number in range(30):
-        message = (BAD, b"x" * 8) if number % 6 == bad else (b"t", b"%08d" % number)
-        while (pid := client.publish(*message, 1 + number % 2)) is None:
-            client.start()
-            client.poll(5)
-            broker.serve()
-        if message[0] == BAD:
-            pids.append(pid)
-        else:
-            wanted.append(message[1])
-    if bad == 5:
-        wanted.append(b"last")  # shows that the broker is well
-        broker.until(lambda: broker.client.publish(b"t", b"last", 1))
-    broker.settled()
-    assert payloads(broker) == wanted
-    assert [topic for _, topic in broker.reports] == [BAD] * len(pids)
 
 
 def test_the_application_may_publish_when_a_message_is_dropped(clock: Clock) -> None:
@@ -207,42 +160,7 @@ def test_an_outage_drops_nothing_and_has_the_count_begin_again(
     nothing_dropped(broker)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_broker_that_closes_by_chance_drops_nothing(seed: int, clock: Clock) -> None:
-    """It takes about every second message, and closes on the others, while more are published."""
-    dice = random.Random(seed)
-    broker = ScriptedBroker(clock, inflight=16)
-    broker.refuses = lambda message: dice.random() < 0.5
-    wanted = [b"%03d" % n for n in range(100)]
-    for number, payload in enumerate(wanted):
-        broker.until(lambda p=payload, q=1 + number % 2: broker.client.publish(b"t", p, q))
-    broker.settled()
-    assert sorted(payloads(broker)) == wanted
-    nothing_dropped(broker)
-
-
 # A subscription that is refused
-
-
-def test_a_subscription_that_goes_alone_is_not_written_into_a_message(clock: Clock) -> None:
-    """While a message in pieces is under way, SUBSCRIBE waits for its end."""
-    bench = Bench(clock)
-    bench.client.subscribe(b"a", print)
-    bench.client.subscribe(b"b", print)
-    bench.online()
-    bench.lose()
-    clock.now += 1000
-    bench.online()
-    bench.feed(peer.PINGRESP)
-    bench.pass_time(100)
-    (first,) = bench.sent()
-    bench.stream.room = 700
-    bench.client.publish_from(b"t", bytes(5000))
-    bench.client.poll()
-    bench.feed(peer.suback(first.pid, 0))
-    bench.stream.room = None
-    bench.pass_time(200)
-    assert [p.first & 0xF0 for p in bench.sent()] == [0x30, 0x80]
 
 
 def test_a_subscription_outlives_outages_and_a_peer_that_closes_at_once(clock: Clock) -> None:
@@ -350,72 +268,7 @@ def test_a_message_in_pieces_is_refused_by_its_size(
     assert payloads(broker)[-1] == b"in pieces"
 
 
-@pytest.mark.parametrize("qos", [0, 1])
-def test_an_outage_drops_no_message_in_pieces(qos: int, clock: Clock) -> None:
-    broker = ScriptedBroker(clock, give_up=2)
-    broker.online()
-    broker.client.publish_from(b"large", bytes(100_000), qos)
-    for _ in range(10):
-        # The connection before, which has ended, keeps its rest.
-        broker.until(lambda: broker.client.connected and broker.connections[-1].rest)
-        broker.close()
-        broker.bench.link.fails = "connect"
-        broker.losses(2)
-        broker.bench.link.fails = ""
-    broker.settled()
-    assert [len(payload) for payload in payloads(broker)] == [100_000]
-    nothing_dropped(broker)
-
-
-@pytest.mark.parametrize("others", [0, 1, 3])
-@pytest.mark.parametrize("qos", [0, 1])
-def test_a_broker_that_is_ill_drops_no_message_in_pieces(
-    qos: int, others: int, clock: Clock
-) -> None:
-    """It closes on every message for a while, which shows nothing about this one."""
-    broker = ScriptedBroker(clock, give_up=GIVE_UP)
-    client = broker.client
-    broker.online()
-    client.publish_from(b"large", LARGE, qos)
-    for number in range(others):
-        client.publish(b"t", b"%d" % number, 1)
-    ill(broker, 5 * GIVE_UP)
-    nothing_dropped(broker)
-    broker.settled()
-    assert set(payloads(broker)) == {LARGE, *(b"%d" % n for n in range(others))}
-    nothing_dropped(broker)
-
-
-def ill(broker: ScriptedBroker, times: int) -> None:
-    """Have a broker that closes so many connections, each on the first bytes of a PUBLISH."""
-
-    def is_lost() -> bool:
-        connection = broker.connections[-1]
-        if not connection.ended and (connection.rest[:1] >= b"0" or connection.of_type(PUBLISH)):
-            broker.close()
-        return broker.client.stats.losses >= wanted
-
-    wanted = broker.client.stats.losses + times
-    well, broker.refuses = broker.refuses, lambda message: True
-    broker.until(is_lost)
-    broker.refuses = well
-
-
-@pytest.mark.parametrize("bad", ["large", "small"])
-def test_a_message_in_pieces_and_a_refused_one_let_each_other_pass(bad: str, clock: Clock) -> None:
-    """The broker was ill, and then refuses only one of them, for ever."""
-    broker = ScriptedBroker(clock, give_up=0)
-    client = broker.client
-    broker.online()
-    client.publish_from(b"large", LARGE, 1)
-    client.publish(b"small", b"", 1)
-    ill(broker, 9)
-    broker.refuses = lambda message: message.topic == bad.encode()
-    broker.until(lambda: client.pending == 1)
-    assert [m.topic for m in broker.onward] == [b"small" if bad == "large" else b"large"]
-    broker.losses(9)
-    assert client.pending == 1
-    nothing_dropped(broker)
+# By hand
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -425,85 +278,12 @@ def test_a_message_in_pieces_that_is_not_acknowledged_in_time_comes_again(
     broker = ScriptedBroker(clock, ack_timeout=5)
     broker.online()
     broker.ignores = lambda message: True
-    broker.client.publish_from(b"large", LARGE, 1)
+    broker.client.publish_from(b"large", bytes(20_000), 1)
     broker.losses(times)
     assert "acknowledge" in str(broker.client.error)
     broker.ignores = lambda message: False
     broker.settled()
-    assert payloads(broker) == [LARGE]
-
-
-# By hand
-
-
-@pytest.mark.parametrize("which", [0, 1, 3])
-def test_drop_before_it_is_sent(which: int, broker: ScriptedBroker) -> None:
-    client = broker.client
-    pids = [client.publish_from(b"large", bytes(100_000), 1)]
-    pids += [client.publish(b"t", b"%d" % number, 1 + number % 2) for number in range(4)]
-    assert client.drop(pids[which]) is True
-    assert client.drop(pids[which]) is False, "it is gone"
-    assert [client.awaits(pid) for pid in pids] == [i != which for i in range(5)]
-    assert (client.pending, client.stats.dropped) == (4, 1)
-    broker.settled()
-    wanted = [bytes(100_000), b"0", b"1", b"2", b"3"]
-    del wanted[which]
-    assert payloads(broker) == wanted
-
-
-@pytest.mark.parametrize("retain", [False, True])
-@pytest.mark.parametrize(("qos", "due"), [(1, PUBACK), (2, PUBREC), (2, PUBCOMP)])
-def test_drop_while_it_waits_for_its_acknowledgement(
-    qos: int, due: int, retain: bool, broker: ScriptedBroker
-) -> None:
-    client = broker.client
-    broker.online()
-    broker.mute = {PUBREL} if due == PUBCOMP else {PUBLISH}
-    pid = client.publish(b"t", b"x", qos, retain)
-    broker.turns()
-    assert client.drop(pid) is True
-    dropped = due != PUBCOMP  # the broker has it otherwise
-    assert (client.pending, client.stats.dropped) == (0, dropped)
-    broker.mute = set()
-    strays = client.stats.strays
-    broker.connections[-1].stream.incoming.append(peer.packet(due << 4, pid.to_bytes(2, "big")))
-    client.publish(b"t", b"after", 1)
-    broker.settled()
-    # Its acknowledgement finds nobody; PUBREC is answered all the same, and so is PUBREL.
-    assert client.stats.strays == strays + 1 + (due == PUBREC)
-    assert len(broker.connections) == 1
-    broker.close()
-    broker.losses(1)
-    broker.online()
-    last = broker.connections[-1]
-    assert last.published + last.of_type(PUBREL) == [], "it is not sent again"
-    assert payloads(broker)[-1] == b"after"
-
-
-@pytest.mark.parametrize("begun", [True, False])
-@pytest.mark.parametrize("room", range(1, 16))
-def test_drop_while_a_packet_is_half_written(
-    room: int, begun: bool, broker: ScriptedBroker
-) -> None:
-    """Bytes that were offered to the network stay as they are, and the rest of them is sent.
-
-    Else what follows would not be understood.
-    """
-    client = broker.client
-    broker.online()
-    broker.bench.stream.room = room
-    first = client.publish(b"topic", b"payload", 1)
-    second = client.publish(b"topic", b"dropped", 1)
-    client.publish(b"topic", b"after", 1)
-    client.poll()
-    assert client.drop(first if begun else second) is True
-    assert client.pending == 2
-    broker.bench.stream.room = None
-    broker.settled()
-    kept = [b"payload", b"dropped"][begun], b"after"
-    assert [p for p in payloads(broker) if p in kept] == [*kept]
-    assert all(message.qos < 3 for message in broker.connections[-1].published)
-    assert len(broker.connections) == 1
+    assert payloads(broker) == [bytes(20_000)]
 
 
 def test_drop_of_what_is_no_message_in_flight(broker: ScriptedBroker) -> None:
@@ -523,24 +303,3 @@ def test_drop_of_what_is_no_message_in_flight(broker: ScriptedBroker) -> None:
 
 
 # While older ones are sent again
-
-
-def test_drop_of_a_new_message_while_older_ones_are_sent_again(clock: Clock) -> None:
-    broker = ScriptedBroker(clock)
-    client = broker.client
-    broker.online()
-    broker.mute = {PUBLISH}
-    old = client.publish(b"t", b"old", 1)
-    broker.turns()
-    broker.close()
-    broker.losses(1)
-    broker.online()
-    broker.turns()
-    pid = client.publish(b"t", b"dropped", 1)
-    client.publish(b"t", b"after", 1)
-    assert client.drop(pid) is True
-    broker.mute = set()
-    broker.connections[-1].stream.incoming.append(peer.puback(old))
-    broker.settled()
-    assert [message.payload for message in broker.connections[-1].published] == [b"old", b"after"]
-    assert all(message.qos < 3 for c in broker.connections for message in c.published)

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 from brokers.fake import FakeBroker
 from flatmq import Client
 from packets import build
 from packets.properties import NONE, Pairs, properties
 from packets.strict import Packet, from_client, split
-from unit.fake_link import Bench, Clock, FakeStream
+from unit.fake_link import Bench, Clock
 
 SECONDS = 20.0  # how long any one step may take; far above what a loaded machine needs
 SOON = {"retry_ms": 10, "retry_max_ms": 50}  # reconnects at once
@@ -119,23 +118,6 @@ class Bench5(Bench):
         self.greet()
         self.feed(build.connack(0, int(present), properties(more)))
         return self
-
-    def greet_in_part(self, room: int) -> None:
-        """Have the client connect by a network that takes so many bytes of its CONNECT."""
-        connect = self.link.stream
-
-        def narrow() -> FakeStream | None:
-            made = connect()
-            if made:
-                made.room = room
-            return made
-
-        with mock.patch.object(self.link, "stream", narrow):
-            self.client.start()
-            while self.client.state != "greeting":
-                self.client.poll()
-                self.clock.now += 100
-        self._read = 0
 
     def packets(self) -> list[Packet]:
         """The packets written since the last call, each of which a client may send."""

@@ -211,31 +211,6 @@ def _auth(code: int, *more: tuple[int, Any]) -> bytes:
     return build.ending("AUTH", code, properties(more))
 
 
-@pytest.mark.parametrize("room", [None, 0, 5])
-@pytest.mark.parametrize("auths", [1, 3])
-def test_auth_and_connack_in_one_segment(auths: int, room: int | None, clock: Clock) -> None:
-    """Each answer leaves before the packet behind its AUTH is handled."""
-    bench = _asked(clock)
-    bench.client.publish(b"t", b"x", 1)
-    bench.stream.room = room
-    bench.feed(_auth(0x18, METHODS) * auths + build.connack(0, 0, properties([METHODS])))
-    if room is not None:
-        assert not bench.client.connected
-        bench.stream.room = None
-        bench.drain()
-    assert bench.names() == ["AUTH"] * auths + ["PUBLISH"]
-    assert (bench.client.connected, bench.client.stats.losses) == (True, 0)
-
-
-def test_auth_does_not_cut_the_connect_that_it_cannot_answer(clock: Clock) -> None:
-    bench = Bench5(clock, auth=(METHOD, lambda data: b"answer"))
-    bench.greet_in_part(10)
-    bench.feed(_auth(0x18, METHODS))
-    assert bench.client.error.kind == "protocol"
-    assert bench.client.error.detail == "packet 0xf0: AUTH before CONNECT has left"
-    assert len(bench.stream.written) == 10
-
-
 @pytest.mark.parametrize("at", ["CONNECT", "AUTH", "CONNACK", "again"])
 def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
     def answer(data: bytes | None) -> bytes:

@@ -225,19 +225,6 @@ def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: Fak
     assert client.server.client_id == b"assigned-1"
 
 
-@pytest.mark.parametrize("name", [b"other", b"unit"])
-def test_an_identifier_that_nobody_asked_for(name: bytes, clock: Clock) -> None:
-    bench = Bench5(clock)
-    bench.greet()
-    bench.feed(build.connack(0, 0, properties([(Id.ASSIGNED_CLIENT_IDENTIFIER, name)])))
-    code, error = bench.farewell()
-    assert (code, error.kind) == (0x82, "protocol")
-    assert "a client identifier that was not asked for" in error.detail
-    assert bench.client.server.client_id is None
-    bench.accepted()
-    assert bench.client.connected
-
-
 @pytest.mark.parametrize("client_id", [b"", b"unit"])
 def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None:
     """Nor limits: they are those of a connection, and the reason is what it has to say."""

@@ -150,26 +150,6 @@ def test_any_reason_code_of_a_failure_is_reported(packet: str, code: int, clock:
     assert bench.client.connected
 
 
-@pytest.mark.parametrize("code", [0xA3, 0xFF])
-def test_any_reason_code_of_a_failure_is_in_the_error(code: int, clock: Clock) -> None:
-    bench = Bench5(clock)
-    bench.greet()
-    bench.feed(build.connack(code))
-    assert (bench.client.error.kind, bench.client.error.code) == ("refused", code)
-    assert bench.client.error.detail == f"CONNACK: reason code {code:#x}"
-    bench.pass_time(2000)
-    bench.accepted()
-    wanted = bench.client.subscribe(b"a", print), bench.client.unsubscribe(b"b")
-    bench.client.poll()
-    pids = [packet.pid for packet in bench.packets()]
-    for name, pid in zip(("SUBACK", "UNSUBACK"), pids, strict=True):
-        bench.feed(build.answer(name, pid, bytes((code,))))
-    assert [each.granted for each in wanted] == [bytes((code,))] * 2
-    bench.feed(build.ending("DISCONNECT", code))
-    assert (bench.client.error.kind, bench.client.error.code) == ("closed", code)
-    assert f"DISCONNECT: reason code {code:#x}" in bench.client.error.detail
-
-
 # DISCONNECT
 
 LEAVING = [0, 0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8B, 0x8D, 0x8F, 0x90, 0x93, 0x94, 0x95, 0x96]
@@ -202,6 +182,8 @@ def test_a_session_that_was_taken_over_is_not_taken_back_at_once(clock: Clock) -
 
 
 ACCUSING = [0x80, 0x81, 0x82, 0x83, 0x87, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B]
+
+
 OTHERS = [None, 0x89, 0x8B, 0x8D, 0x96, 0x98, 0xA0]
 
 

@@ -2,69 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
 
 from brokers.fake import FakeBroker
 from flatmq.properties import Properties
-from packets import build
 from packets.properties import Id, Pairs, properties
-from unit.fake_link import Clock
-from v5.clients5 import Bench5, Reports, again, arrived, named, online, serving, settled, until
-
-ALL = {
-    "payload_format": 1,
-    "expiry": 0xFFFFFFFF,
-    "content_type": "text/plain",
-    "response_topic": "answers/here",
-    "correlation_data": b"\0\xff",
-    "user": [("key", "value"), (b"key", b"again")],
-}
-DECODED = [
-    (Id.CONTENT_TYPE, b"text/plain"),
-    (Id.CORRELATION_DATA, b"\0\xff"),
-    (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
-    (Id.PAYLOAD_FORMAT, 1),
-    (Id.RESPONSE_TOPIC, b"answers/here"),
-    (Id.USER_PROPERTY, (b"key", b"value")),
-    (Id.USER_PROPERTY, (b"key", b"again")),
-]
-
+from v5.clients5 import Reports, arrived, online, serving, settled, until
 
 # Properties
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_properties_are_encoded_once_and_used_again(broker: FakeBroker, qos: int) -> None:
-    client = online(broker)
-    more = Properties(**ALL)
-    for i in range(3):
-        client.publish(b"t", b"%d" % i, qos, properties=more)
-        client.publish(b"t", b"without", qos)
-        client.publish("other", str(i), qos, properties=more)
-        arrived(broker, client)
-    until(lambda: len(broker.onward) == 9, client)
-    for packet in broker.onward:
-        assert sorted(packet.properties) == (
-            sorted(DECODED) if packet.payload != b"without" else []
-        )
-    assert [p.topic for p in broker.onward] == [b"t", b"t", b"other"] * 3
-
-
-@pytest.mark.parametrize("qos", [0, 1])
-def test_properties_of_a_message_in_pieces(broker: FakeBroker, qos: int) -> None:
-    client = online(broker)
-    data = bytes(range(128)) * 80
-    for source in (data, io.BytesIO(data)):
-        client.publish_from(b"large", source, qos, properties=Properties(**ALL))
-        arrived(broker, client)
-    client.publish_from(b"large", data, qos)
-    arrived(broker, client)
-    assert [p.payload for p in broker.onward] == [data] * 3
-    kept = [sorted(p.properties) for p in broker.onward]
-    assert kept == [sorted(DECODED), sorted(DECODED), []]
 
 
 @pytest.mark.parametrize(
@@ -208,60 +155,7 @@ def test_what_was_accepted_before_it_was_known_is_reported(
     assert client.stats.dropped == 1
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
-@pytest.mark.parametrize("before", [[], [0], [1], [1, 0], [0, 1, 0]])
-def test_what_is_set_aside_makes_room_before_pingresp(
-    before: list[int], by_hand: bool, clock: Clock
-) -> None:
-    reports = Reports()
-    bench = Bench5(clock, on_dropped=reports, clean_session=False, tx_size=100).accepted()
-    pids = [bench.client.publish(b"t", b"before", qos) for qos in before]
-    bad = bench.client.publish(b"bad", b"x", 1, True)
-    for _ in before:
-        bench.client.publish(b"t", b"after", 0)
-    bench.drain()
-    bench.feed(*(build.ack("PUBACK", pid) for pid in pids if pid))
-    bench.lose()
-    bench.accepted((Id.RETAIN_AVAILABLE, int(by_hand)), present=True)
-    if by_hand:
-        assert bench.names() == ["PINGREQ"]
-        assert bench.client.drop(bad)
-    assert bench.client.pending == 0
-    assert reports.seen[0][:2] == (bad, b"bad")
-    # As large as the queue.
-    assert bench.client.publish(b"t", bytes(94)) == 0
-    bench.drain()
-    bench.feed(build.PINGRESP)
-    assert bench.packets()[-1].payload == bytes(94)
-    assert bench.client.pending == 0
-
-
 # What the broker refuses
-
-
-@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99])
-@pytest.mark.parametrize("more", [None, [], [(Id.REASON_STRING, b"no " * 500)]])
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_refused_message_is_settled_and_reported(
-    broker: FakeBroker, qos: int, more: Pairs | None, code: int
-) -> None:
-    reports = Reports()
-    name = {1: "PUBACK", 2: "PUBREC"}[qos]
-    broker.answer_with(name, code, more, when=lambda p: p.topic == b"bad")
-    client = online(broker, clean_session=False, on_dropped=reports, rx_size=100)
-    client.publish(b"good", b"1", qos)
-    pid = client.publish(b"bad", b"2", qos)
-    client.publish(b"good", b"3", qos)
-    settled(client)
-    again(broker, client)
-    client.publish(b"good", b"4", qos)
-    settled(client)
-    assert [p.payload for p in broker.onward] == [b"1", b"3", b"4"]
-    assert [p.topic for p in named(broker, "PUBLISH")].count(b"bad") == 1
-    assert [(i, topic) for i, topic, _ in reports.seen] == [(pid, b"bad")]
-    assert reports.seen[0][2].startswith(f"{name}: reason code {code:#x}, ")
-    assert (client.stats.dropped, client.stats.strays) == (1, 0)
-    assert len(named(broker, "PUBREL")) == (3 if qos == 2 else 0)
 
 
 def test_a_refused_message_in_pieces(broker: FakeBroker) -> None:
@@ -274,16 +168,3 @@ def test_a_refused_message_in_pieces(broker: FakeBroker) -> None:
     assert client.publish_from(b"good", bytes(3000), 1)
     settled(client)
     assert len(broker.onward) == 1
-
-
-def test_no_matching_subscribers_is_success(broker: FakeBroker) -> None:
-    broker.reports_nobody = True
-    reports = Reports()
-    client = online(broker, on_dropped=reports)
-    client.publish(b"t", b"1", 1)
-    client.publish(b"t", b"2", 2)
-    settled(client)
-    assert client.publish_from(b"t", b"3", 1)
-    settled(client)
-    assert [p.payload for p in broker.onward] == [b"1", b"2", b"3"]
-    assert (reports.seen, client.stats.strays) == ([], 0)

@@ -14,7 +14,7 @@ from flatmq.properties import Properties
 from packets import build
 from packets.properties import Id, properties
 from unit.fake_link import Clock
-from v5.clients5 import SECONDS, Bench5, made, named, online, until
+from v5.clients5 import SECONDS, Bench5, made, online, until
 
 
 class Answers:
@@ -39,27 +39,6 @@ def _responder(broker: FakeBroker) -> Any:
     responder.subscribe(b"echo", answer, 1)
     until(lambda: broker.subscriptions(b"responder"), responder)
     return responder
-
-
-@pytest.mark.parametrize("topic", ["reply/asker", "my/answers"])
-@pytest.mark.parametrize("early", [True, False])
-def test_each_request_has_its_answer(broker: FakeBroker, early: bool, topic: str) -> None:
-    responder = _responder(broker)
-    client = (made if early else online)(
-        broker, b"asker", **({"response_topic": topic} if topic == "my/answers" else {})
-    )
-    answers = [Answers() for _ in range(3)]
-    for i, each in enumerate(answers):
-        assert client.request(b"echo", b"%d" % i, each)
-    until(lambda: all(each.seen for each in answers), client, responder)
-    assert [each.seen for each in answers] == [[b"re: 0"], [b"re: 1"], [b"re: 2"]]
-    assert list(broker.subscriptions(b"asker")) == [topic.encode()]
-    # The places are free again, and numbers are not used twice.
-    for i in range(10):
-        assert client.request("echo", str(i), answers[0])
-        until(lambda i=i: len(answers[0].seen) == i + 2, client, responder)
-    asked = [p for p in named(broker, "PUBLISH") if p.topic == b"echo"]
-    assert len({p.properties.first(Id.CORRELATION_DATA) for p in asked}) == 13
 
 
 def test_no_more_requests_than_there_is_room_for(broker: FakeBroker) -> None:

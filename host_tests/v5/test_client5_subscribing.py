@@ -10,39 +10,13 @@ import pytest
 from brokers.fake import FakeBroker
 from flatmq import MQTTError, aio
 from packets.properties import Id, properties
-from packets.strict import Filter
 from unit.fake_link import Clock
-from v5.clients5 import SECONDS, Bench5, Reports, again, arrived, made, online, until
+from v5.clients5 import SECONDS, Bench5, Reports, again, arrived, online, until
 
 
 def _granted(client: Any, *requests: Any) -> list[bytes]:
     until(lambda: all(r.granted is not None for r in requests), client)
     return [r.granted for r in requests]
-
-
-def test_options_as_the_broker_decodes_them(broker: FakeBroker) -> None:
-    client = online(broker)
-    for qos in range(3):
-        for handling in range(3):
-            options = {
-                "no_local": qos == 1,
-                "retain_as_published": handling == 1,
-                "retain_handling": handling,
-            }
-            request = client.subscribe(b"t", print, qos, **options)
-            assert _granted(client, request) == [bytes([qos])]
-            ((sent, _),) = broker.subscriptions(b"c").values()
-            assert sent == Filter(b"t", qos, int(qos == 1), int(handling == 1), handling)
-
-
-@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2])
-def test_suback_that_refuses(broker: FakeBroker, code: int) -> None:
-    broker.answer_with("SUBACK", code, when=lambda p: p.filters[0].topic == b"bad")
-    client = online(broker)
-    good = client.subscribe([b"a", b"b"], print, 1)
-    bad = client.subscribe([b"bad", b"worse"], print, 1)
-    assert _granted(client, good, bad) == [b"\1\1", bytes([code, code])]
-    assert (client.connected, client.stats.losses) == (True, 0)
 
 
 def test_a_task_that_waits_for_messages_hears_which_reason_code(broker: FakeBroker) -> None:
@@ -60,16 +34,6 @@ def test_a_task_that_waits_for_messages_hears_which_reason_code(broker: FakeBrok
     with pytest.raises(MQTTError, match="SUBACK: reason code 0xc0 for") as raised:
         asyncio.run(asyncio.wait_for(take(), SECONDS))
     assert (raised.value.kind, raised.value.code) == ("refused", 0xC0)
-
-
-@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91])
-def test_unsuback_that_refuses(broker: FakeBroker, code: int) -> None:
-    broker.answer_with("UNSUBACK", code, [(Id.REASON_STRING, b"no")], times=1)
-    client = online(broker)
-    _granted(client, client.subscribe([b"a", b"b", b"c"], print))
-    assert _granted(client, client.unsubscribe([b"a", b"b"])) == [bytes([code, code])]
-    assert _granted(client, client.unsubscribe([b"c", b"never"])) == [b"\0\x11"]
-    assert client.stats.losses == 0
 
 
 BAD = [
@@ -93,6 +57,16 @@ def test_what_breaks_a_rule(clock: Clock, filters: Any, options: dict, text: str
     assert bench.names() == []
 
 
+@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x8F, 0x91])
+def test_unsuback_that_refuses(broker: FakeBroker, code: int) -> None:
+    broker.answer_with("UNSUBACK", code, [(Id.REASON_STRING, b"no")], times=1)
+    client = online(broker)
+    _granted(client, client.subscribe([b"a", b"b", b"c"], print))
+    assert _granted(client, client.unsubscribe([b"a", b"b"])) == [bytes([code, code])]
+    assert _granted(client, client.unsubscribe([b"c", b"never"])) == [b"\0\x11"]
+    assert client.stats.losses == 0
+
+
 def test_requests_larger_than_the_broker_takes(broker: FakeBroker) -> None:
     broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
     client = online(broker)
@@ -101,18 +75,6 @@ def test_requests_larger_than_the_broker_takes(broker: FakeBroker) -> None:
         with pytest.raises(ValueError, match="packet must be at most 60 bytes for this broker"):
             request()
     _granted(client, client.subscribe(filters[:3], print))
-
-
-def test_a_request_from_before_that_is_larger_than_the_broker_takes(broker: FakeBroker) -> None:
-    broker.announces = properties([(Id.MAXIMUM_PACKET_SIZE, 60)])
-    client = made(broker)
-    request = client.subscribe([b"%d/and/so/on" % i for i in range(8)], print)
-    other = client.subscribe(b"t", print)
-    client.start()
-    assert _granted(client, request, other) == [b"\x95" * 8, b"\0"]
-    again(broker, client)
-    arrived(broker, client)
-    assert list(broker.subscriptions(b"c")) == [b"t"]
 
 
 def test_a_granted_subscription_that_has_become_too_large_waits_for_a_larger_limit(

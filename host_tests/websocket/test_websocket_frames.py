@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from flatmq.stream_websocket import WebSocket
-from hostile.server_frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
+from hostile.server_frames import BINARY, CLOSE, CONTINUATION, PING, TEXT
 from websocket.far_end import Inner, frame, opened
 
 
@@ -30,14 +30,6 @@ def taken(link: WebSocket, room: int = 512) -> tuple[bytes, str | None]:
             return got, None
         got += buf[:n]
     raise AssertionError("no end")
-
-
-def test_masks_differ_without_tls() -> None:
-    inner = Inner()
-    link = opened(inner)
-    for _ in range(50):
-        assert link.write(memoryview(b"PINGREQ"), 0, 7) == 7
-    assert len(inner.sent().masks) > 45
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -123,42 +115,3 @@ def test_a_close_is_answered_and_reported(payload: bytes, answered: bytes, text:
     assert error is not None
     assert error.endswith(text)
     assert inner.sent().closed == answered
-
-
-def test_the_end_of_the_stream_below_is_the_end() -> None:
-    inner = Inner()
-    link = opened(inner)
-    inner.incoming.append(frame(BINARY, b"cut")[:-1])
-    inner.ended = True
-    buf = bytearray(8)
-    assert link.readinto(memoryview(buf)) == 2
-    assert link.readinto(memoryview(buf)) == 0
-
-
-def test_a_pong_that_finds_no_room_is_waited_for() -> None:
-    """The link below is asked to wait for room, and the pong leaves before the next data."""
-    inner = Inner()
-    link = opened(inner)
-    inner.room = lambda n: None
-    inner.incoming.append(frame(PING, b"there?"))
-    assert link.readinto(memoryview(bytearray(8))) is None
-    assert link.write(memoryview(b"data"), 0, 4) is None
-    inner.waits.clear()
-    link.wait(10, False)
-    assert inner.waits == [True]
-    inner.room = lambda n: n
-    assert link.write(memoryview(b"data"), 0, 4) == 4
-    assert inner.written[:2] == bytes((0x80 | PONG, 0x80 | 6)), "the pong goes first"
-    sent = inner.sent()
-    assert (sent.pongs, sent.payload) == ([b"there?"], b"data")
-    link.wait(10, False)
-    assert inner.waits == [True, False]
-
-
-def test_pings_alone_do_not_hold_a_call() -> None:
-    """However many there are, each call ends."""
-    inner = Inner()
-    link = opened(inner)
-    inner.incoming.append(frame(PING) * 3 + frame(BINARY, b"x"))
-    buf = bytearray(8)
-    assert [link.readinto(memoryview(buf)) for _ in range(4)] == [None, None, None, 1]

@@ -143,7 +143,7 @@ class FaultEnv(Env):
                 load(name, "v5.")
         self.over = options["link"]
         self.long = options["long"] == "1"
-        self.often = 100 if self.long else 30  # outages in a row
+        self.often = 100 if self.long else 15  # outages in a row
         self._way = TCP
         if self.over == "tls":
             from flatmq.stream_tls import TLS
