@@ -10,8 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flatmq_tools import ports
-from flatmq_tools.pipeline.measured import RunNumbers
-from flatmq_tools.pipeline.metrics import MetricsError, address, served
+from flatmq_tools.pipeline.metrics import MetricsError, RunNumbers, address, served
 from pipeline.mqtt import PATIENCE, broker, publish
 from pipeline.test_landing import Service
 from pipeline.typed_here import typed

@@ -265,8 +265,7 @@ def main(
     metrics for Prometheus, if they are served. Raises LandingError, MetricsError, and what
     `Service.run` raises.
     """
-    from .measured import of_ingest
-    from .metrics import served
+    from .metrics import of_ingest, served
 
     console = Console(stderr=True)
 

@@ -42,8 +42,7 @@ from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
 from .mapping.births import Births
-from .measured import RunNumbers, of_ingest
-from .metrics import MetricsError, served
+from .metrics import MetricsError, RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
 from .progress import Progress
