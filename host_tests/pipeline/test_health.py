@@ -70,7 +70,7 @@ def include(state: State, events: Sequence[Event], first: int, batch: int) -> No
             newest[e.device] = Status(e.device, e.status[:32] or None, micros(e), n)
     state.mark(Arrivals.of(table))
     marked = state.mark(Arrivals.of(table), list(newest.values()), micros(events[-1]), unnumbered)
-    state.commit(marked, Place("query", batch, batch + 1, None))
+    state.commit(marked, Place("query", batch, None))
 
 
 def by_state(folder: Path, parts: Sequence[Sequence[Event]], every: int = 10) -> tuple[int, int]:

@@ -32,7 +32,7 @@ def arrivals(at: list[int], device: list[int], first: int) -> Arrivals:
 def included(state: State, packs: Arrivals, batch: int, **came: list[Dead]) -> None:
     each = np.ones(len(packs.at), np.int64)
     marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, **came))
-    state.commit(marked, Place("query", batch, batch + 1, None))
+    state.commit(marked, Place("query", batch, None))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_hostile_reasons_are_bounded(tmp_path: Path) -> None:
             packs = arrivals([BEGIN + batch], [0], batch)
             each = np.ones(1, np.int64)
             marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, dead))
-            state.commit(marked, Place("query", batch, batch + 1, None))
+            state.commit(marked, Place("query", batch, None))
         execute = kept.db.execute
         assert execute("SELECT sum(messages), count(*) FROM dead").fetchone() == (2000, 101)
         assert execute(

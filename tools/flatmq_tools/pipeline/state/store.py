@@ -70,8 +70,6 @@ class Place(NamedTuple):
     query: str
     batch: int | None
     """The last batch of the query that is included whole; None while raw is read again."""
-    next: int | None
-    """The batch of raw that comes next; None if it is not known."""
     now: int | None
     """When the newest message arrived, in microseconds since 1970."""
 
@@ -161,7 +159,7 @@ class Store:
 
     def place(self) -> Place | None:
         """Return how far the messages are included; None if nothing was."""
-        row = self.db.execute("SELECT query, batch, next, now FROM place").fetchone()
+        row = self.db.execute("SELECT query, batch, now FROM place").fetchone()
         return None if row is None else Place(*row)
 
     def clear(self) -> None:
@@ -210,4 +208,4 @@ class Store:
 def placed(db: sqlite3.Connection, place: Place) -> None:
     """Note how far the messages are included, in the transaction that includes them."""
     db.execute("DELETE FROM place")
-    db.execute("INSERT INTO place VALUES (?, ?, ?, ?)", place)
+    db.execute("INSERT INTO place (query, batch, now) VALUES (?, ?, ?)", place)
