@@ -143,11 +143,6 @@ class Run:
         self, spark: SparkSession, plan: Plan, say: Callable[[str], None] = lambda text: None
     ) -> None:
         """`say` takes a line for people."""
-        unknown = set(plan.jobs) - set(JOBS)
-        if unknown:
-            raise RunError(
-                f"{', '.join(sorted(unknown))}: no such job; there are {', '.join(JOBS)}"
-            )
         self._spark = spark
         self._plan = plan
         self._mapping = mapped(plan.mapping, plan.identity)
@@ -221,7 +216,7 @@ class Run:
 
     def _windows(self, job: _Job) -> StreamingQuery:
         write = open_windows(
-            self._plan.out / "state" / "windows", self._sinks["windows"],
+            self._plan.out / "state" / "windows.db", self._sinks["windows"],
             numbers_of(tables.of(self._out, "measurements")),
             lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
             self._checkpoint("windows"),
