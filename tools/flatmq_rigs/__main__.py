@@ -26,13 +26,12 @@ _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_op
 _IN_TESTS = {
     "faults": ("faults", "Run every scenario of a fault."),
     "fuzz-packs": (
-        "pipeline.fuzz_packs --documents 1000000 --spark 50000",
+        "pipeline.fuzz_packs --documents 1000000",
         "Send hostile messages through the pipeline's jobs.",
     ),
     "broken-streams": (
         "tls.broken_streams --streams 4000 --clients 3", "Break the TLS streams of clients.",
     ),
-    "look": ("pipeline.look", "Show the report in a browser, as on a phone."),
     "home-assistant": ("ha.real", "Show boards in Home Assistant itself."),
     "emulated": ("emulate.real", "Run sketches on an emulated board."),
     "emulated-hour": ("emulate.hour", "Run the station sketch on an emulated Pico W for an hour."),
