@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 
 import sizes
 from flatmq import Client
-from flatmq_rigs.pipeline.processes import Command
 from flatmq_tools import broker, ports, senml
 from flatmq_tools.pipeline import durable, log
 from flatmq_tools.pipeline.landing import Landing, LandingError
+from flatmq_tools.pipeline.processes import Command
 from observer import Observer
 from pipeline.mqtt import PATIENCE, UNLIMITED
 from pipeline.survive import PREPARED, fill, points, prepared

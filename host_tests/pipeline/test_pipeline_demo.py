@@ -133,7 +133,7 @@ def test_its_boards_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         try:
             assert demo._told(board, name).published == 3
         finally:
-            board.kill()
+            board.stop()
 
 
 BOOTS = [

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from flatmq_rigs.pipeline.processes import command_line, family
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import delta_batches, delta_files, run, service
 from flatmq_tools.pipeline.in_use import InUse
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.metrics import served
+from flatmq_tools.pipeline.processes import command_line, family
 from flatmq_tools.pipeline.run import Plan
 from flatmq_tools.pipeline.state import taking
 from pipeline.landed import count, land, land_boards, read

@@ -30,11 +30,11 @@ from flatmq_tools.pipeline import sinks
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.log import Writer
 from flatmq_tools.pipeline.options import Settings, parse
+from flatmq_tools.pipeline.processes import Command, row_count
 from flatmq_tools.pipeline.run import Plan, Run
 from flatmq_tools.pipeline.session import session
 from flatmq_tools.pipeline.source import MqttSource, StreamReader
 
-from ..processes import Command, rows
 from .figures import BenchError, Figure, Watch
 from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load, stream
 from .paho_ingest import PahoIngest
@@ -107,7 +107,7 @@ def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> 
     """
     parts, since = _Parts(), time.monotonic()
     check = start()
-    while (have := rows(table)) < count:
+    while (have := row_count(table)) < count:
         check()
         if time.monotonic() - since > PATIENCE:
             raise BenchError(f"{have} of {count} rows in {table} after {PATIENCE} s")

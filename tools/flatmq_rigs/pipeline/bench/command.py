@@ -14,8 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
+from flatmq_tools.pipeline.processes import environment
+
 from ... import results
-from ..processes import environment
 from . import chains
 from .figures import BenchError, Figure
 

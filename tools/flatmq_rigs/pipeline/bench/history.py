@@ -26,6 +26,7 @@ from rich.console import Console
 
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs.parsing import Reads
+from flatmq_tools.pipeline.processes import CommandError
 from flatmq_tools.pipeline.state.arrivals import State
 from flatmq_tools.pipeline.state.batch import make as tables_of
 from flatmq_tools.pipeline.state.snapshots import Snapshots
@@ -35,7 +36,6 @@ from flatmq_tools.pipeline.state.values import DAY
 from flatmq_tools.pipeline.tables import BY_DAY
 
 from ... import results
-from ..processes import CommandError
 from .past import MINUTES, QUERY, STATE, Fleet, include, make, write
 
 NAME = "history"
