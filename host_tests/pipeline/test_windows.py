@@ -180,13 +180,17 @@ def test_by_chance_each_value_is_in_one_window_or_too_late_or_open(tmp_path: Pat
             device = chance.choice("abcdef")
             now = n * 40.0 + chance.random() * 40
             time = now - chance.choice((0, 0, 30, 500, 700, 5000)) * chance.random()
-            arrival = now + chance.choice((0, 0, 0, 7200 * (device == "a")))
+            # That of a receiver whose clock is ahead: the others' arrivals then move no clock.
+            arrival = now + chance.choice((0, 0, 0, *{"a": [7200], "b": [1800]}.get(device, [])))
             rows.append((device, time, arrival, chance.uniform(-50, 50)))
             sent[device, time // 60 * 60] += 1
             values.setdefault((device, time // 60 * 60), []).append(rows[-1][3])
         with Store(tmp_path / "windows.db") as store:
             before = store.load()
             assert sorted(before.open.tolist()) == sorted(live.open.tolist()), seed
+            for kept, known in ((before.newest, live.newest), (before.heard, live.heard)):
+                assert kept.tolist() == known.tolist(), seed
+            assert (before.closed.tolist(), before.clock) == (live.closed.tolist(), live.clock)
             done = step(before, table(rows))
             again = step(live, table(rows))
             assert done.windows.equals(again.windows) and done.too_late == again.too_late, seed

@@ -11,6 +11,7 @@ that is done again after a kill gives the same windows and the same state.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -53,15 +54,14 @@ _ROWS = pa.schema(
 _VALUE = np.dtype([("device", "<i4"), ("key", "<i4"), ("time", "<i8"), ("value", "<f8")])
 _VERSION = 1
 _SCHEMA = """
-CREATE TABLE place (query TEXT, batch INTEGER, clock INTEGER, last INTEGER);
-CREATE TABLE devices (
-    id INTEGER PRIMARY KEY, name TEXT, newest INTEGER, heard INTEGER, closed INTEGER
-);
+CREATE TABLE place (query TEXT, batch INTEGER, clock INTEGER, last INTEGER, times BLOB);
+CREATE TABLE devices (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE keys (id INTEGER PRIMARY KEY, quantity TEXT, unit TEXT);
 CREATE TABLE parts (batch INTEGER PRIMARY KEY, rows BLOB)
 """
-"""A part has the values that came with a batch, some of which may be open. The name of a device
-that was forgotten is null: numbers stay as they are."""
+"""The times are how far the devices have come: newest, heard and closed of each, in the order of
+their numbers. A part has the values that came with a batch, some of which may be open. The name of
+a device that was forgotten is null: numbers stay as they are."""
 
 Ints = Any  # arrays of numpy, of integers
 Values = Any  # and of _VALUE
@@ -222,16 +222,17 @@ class Store(File):
         """Return the state after that batch."""
         execute = self.db.execute
         with self.named():
-            state = State(*execute("SELECT clock, last FROM place").fetchone() or ())
-            devices = execute("SELECT * FROM devices ORDER BY id").fetchall()
+            found = execute("SELECT clock, last, times FROM place").fetchone()
+            devices = execute("SELECT name, id FROM devices ORDER BY id").fetchall()
             keys = execute("SELECT quantity, unit, id FROM keys ORDER BY id").fetchall()
             parts = execute("SELECT rows FROM parts ORDER BY batch").fetchall()
+        if found is None:
+            return State()
+        state = State(*found[:2])
         # A device that was forgotten has its number for a name, which no other has.
-        state.devices = {n if name is None else name: n for n, name, *_ in devices}
+        state.devices = {n if name is None else name: n for name, n in devices}
         state.keys = {(quantity, unit): n for quantity, unit, n in keys}
-        state.newest, state.heard, state.closed = (
-            np.array([row[n] for row in devices], np.int64) for n in (2, 3, 4)
-        )
+        state.newest, state.heard, state.closed = np.frombuffer(found[2], np.int64).reshape(3, -1)
         values = np.frombuffer(b"".join(rows for (rows,) in parts), _VALUE)
         state.open = values[_still_open(values, state.closed)]
         return state
@@ -239,18 +240,11 @@ class Store(File):
     def save(self, query: str, batch: int, before: State, done: Step) -> None:
         """Include a batch, if it made this of the state before it."""
         state = done.state
-        old = len(before.devices)
-        changed = np.ones(len(state.devices), np.bool_)
-        changed[:old] = (state.heard[:old] != before.heard) | (state.closed[:old] != before.closed)
-        names = list(state.devices)
-        rows = [
-            (n, None if names[n] == n else names[n],
-             *(int(each[n]) for each in (state.newest, state.heard, state.closed)))
-            for n in np.flatnonzero(changed).tolist()
-        ]  # fmt: skip
+        devices = [(n, name) for name, n in _after(state.devices, len(before.devices))]
+        keys = [(n, *key) for key, n in _after(state.keys, len(before.keys))]
+        times = np.concatenate([state.newest, state.heard, state.closed]).tobytes()
         with self.writing() as db:
-            db.executemany("INSERT OR REPLACE INTO devices VALUES (?, ?, ?, ?, ?)", rows)
-            keys = [(n, *key) for key, n in state.keys.items() if n >= len(before.keys)]
+            db.executemany("INSERT INTO devices VALUES (?, ?)", devices)
             db.executemany("INSERT INTO keys VALUES (?, ?, ?)", keys)
             (parts,) = db.execute("SELECT count(*) FROM parts").fetchone()
             if merge := parts >= _PARTS:
@@ -258,8 +252,8 @@ class Store(File):
             new = state.open if merge else done.new
             db.execute("INSERT INTO parts VALUES (?, ?)", (batch, new.tobytes()))
             db.execute("DELETE FROM place")
-            place = (query, batch, state.clock, state.last)
-            db.execute("INSERT INTO place VALUES (?, ?, ?, ?)", place)
+            place = (query, batch, state.clock, state.last, times)
+            db.execute("INSERT INTO place VALUES (?, ?, ?, ?, ?)", place)
 
     def forget(self, device: str) -> int:
         """Remove a device, and return how many of its values were open, or 1.
@@ -276,6 +270,11 @@ class Store(File):
             db.execute("DELETE FROM parts")
             db.execute("INSERT INTO parts VALUES (0, ?)", (state.open[~mine].tobytes(),))
         return max(1, int(mine.sum()))
+
+
+def _after(known: dict[Any, int], count: int) -> Any:
+    """The names behind the first so many, with their numbers."""
+    return itertools.islice(known.items(), count, None)
 
 
 def open_windows(
