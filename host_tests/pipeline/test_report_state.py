@@ -16,6 +16,7 @@ from flatmq_tools.pipeline.report import from_raw, from_state, period
 from flatmq_tools.pipeline.report.figures import Figures, ReportError
 from flatmq_tools.pipeline.report.period import Period, PeriodError
 from flatmq_tools.pipeline.state import groups
+from flatmq_tools.pipeline.state.snapshots import Snapshots
 from pipeline.landed import land
 from pipeline.messages import START, Message, at, reading
 from pipeline.test_once import Pipeline
@@ -64,7 +65,8 @@ def ran(spark: SparkSession, folder: Path, messages: list[Message], parts: int) 
     size = -(-len(messages) // parts)
     for begin in range(0, len(messages), size):
         pipeline.land(messages[begin : begin + size])
-    pipeline.run()
+        pipeline.run()
+        Snapshots(pipeline.state, str(folder)).refresh()  # which closes boots
     return folder
 
 

@@ -601,7 +601,7 @@ def _reopen(db: sqlite3.Connection, marked: Marked) -> None:
             "SELECT id, part FROM boots WHERE device = ?1 AND (boot = ?2 OR before = ?2)", key
         ).fetchall()
         for number, part in rows:
-            db.execute("UPDATE parts SET stale = 1 WHERE part = ?", (part,))
+            db.execute("UPDATE parts SET stale = stale + 1 WHERE part = ?", (part,))
             db.execute("UPDATE boots SET part = NULL WHERE id = ?", (number,))
 
 

@@ -34,7 +34,7 @@ def remove(file: Path, device: str) -> int:
 def _remove(db: sqlite3.Connection, number: int) -> int:
     """Remove all rows of a device by its number, which may be given to another one later."""
     db.execute(
-        "UPDATE parts SET stale = 1 WHERE part IN "
+        "UPDATE parts SET stale = stale + 1 WHERE part IN "
         "(SELECT part FROM boots WHERE device = ? AND part IS NOT NULL)",
         (number,),
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from . import counters, history
 
-_VERSION = 6
+_VERSION = 7
 _HINT = ": remove it while nothing runs; what it held is made again"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = (
@@ -47,9 +47,7 @@ CREATE TABLE unnumbered (
     duplicates INTEGER, delays BLOB, intervals BLOB
 );
 CREATE INDEX silences_of ON silences (device, boot);
-CREATE TABLE parts (
-    part INTEGER PRIMARY KEY, file TEXT NOT NULL, closed INTEGER, stale INTEGER NOT NULL DEFAULT 0
-);
+CREATE TABLE parts (part INTEGER PRIMARY KEY, closed INTEGER, stale INTEGER NOT NULL);
 """
     + counters.SCHEMA
     + history.SCHEMA
