@@ -464,6 +464,24 @@ def test_a_refresh_writes_no_row_of_a_closed_boot_again(tmp_path: Path) -> None:
             assert all(found.values())
 
 
+def test_a_state_of_an_earlier_day_is_what_the_tables_say(tmp_path: Path) -> None:
+    """As after a disk was restored: what was written of closed boots since is no longer right."""
+
+    def rows() -> dict[str, list[str]]:
+        Snapshots(file, str(tmp_path)).refresh()
+        return {name: sorted(map(str, t.to_pylist())) for name, t in written(tmp_path).items()}
+
+    boots = [Event(100.0 * boot + n, "a", boot, n) for boot in (1, 2, 3, 4) for n in (1, 3)]
+    by_state(tmp_path, [boots, [Event(3 * DAY, "a", 4, 4)]])
+    file = tmp_path / "state" / "s.sqlite"
+    before, kept = rows(), file.read_bytes()
+    with Store(file) as store:
+        include(State(store), [Event(3 * DAY + 1, "a", 1, 2)], 100, 100)
+    assert rows() != before
+    file.write_bytes(kept)
+    assert rows() == before
+
+
 def test_closed_boots_without_a_gap_stay(tmp_path: Path) -> None:
     sound = [Event(10.0 * n, "a", boot, n) for boot in (1, 2) for n in (1, 2, 3)]
     events = [event._replace(at=event.at + 40 * event.boot) for event in sound]

@@ -64,9 +64,10 @@ def ran(spark: SparkSession, folder: Path, messages: list[Message], parts: int) 
     pipeline = Pipeline(spark, folder)
     size = -(-len(messages) // parts)
     for begin in range(0, len(messages), size):
+        if begin:
+            Snapshots(pipeline.state, str(folder)).refresh()  # which closes boots
         pipeline.land(messages[begin : begin + size])
         pipeline.run()
-        Snapshots(pipeline.state, str(folder)).refresh()  # which closes boots
     return folder
 
 
