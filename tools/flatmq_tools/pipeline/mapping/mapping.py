@@ -86,7 +86,7 @@ class Mapping:
 
     @property
     def births(self) -> bool:
-        """Whether messages may need the birth certificates of Sparkplug B."""
+        """True if messages may need the birth certificates of Sparkplug B."""
         return any(rule.format == "sparkplug" for rule in self.rules)
 
     def is_birth(self, topic: str) -> bool:
