@@ -168,6 +168,7 @@ def test_packs_of_other_topics_name_their_devices(spark: SparkSession) -> None:
         ("2001:db8::2", "humidity", "%RH", 80.0, None),
         ("2001:db8::3", "energy", "J", None, 5.0),
     }
+    assert not measurements.dead(measurements.packs(table, filters=["a/#"])).count()
 
 
 def test_a_stream_drops_copies_and_keeps_what_comes_late(
