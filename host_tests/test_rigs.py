@@ -38,7 +38,6 @@ def test_the_commands_in_the_tests_and_of_the_proofs_are_there() -> None:
     ("words", "passed_on"),
     [
         ("faults --only x", "faults --only x"),
-        ("look", "pipeline.look"),
         ("broken-streams --seed 5", "tls.broken_streams --streams 4000 --clients 3 --seed 5"),
         (
             "fuzz-long",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +15,7 @@ if sys.version_info < (3, 11):
     collect_ignore_glob = ["*"]
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from pipeline.messages import Message
+    from pyspark.sql import SparkSession
 
 
 # Compiling for a long life takes longer than most of these Javas live. For the small heap of a
@@ -84,39 +81,3 @@ def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[
                 query.stop()
         except AttributeError:
             pytest.fail("this test stopped the session that all share")
-
-
-@pytest.fixture
-def streamed(spark: SparkSession, tmp_path: Path) -> Callable[..., list[object]]:
-    """Run a job on a stream, a batch for each list of messages; return the rows that come."""
-    from pipeline.messages import SCHEMA, rows
-
-    def run(job: Callable[[DataFrame], DataFrame], batches: list[list[Message]]) -> list[object]:
-        files = tmp_path / "messages"
-        offset = 0
-        for n, batch in enumerate(batches):
-            # One file each, older than the next: Spark takes them in the order of their times.
-            spark.createDataFrame(rows(batch, offset), SCHEMA).coalesce(1).write.parquet(
-                str(tmp_path / str(n))
-            )
-            (part,) = (tmp_path / str(n)).glob("*.parquet")
-            files.mkdir(exist_ok=True)
-            target = part.rename(files / f"{n}.parquet")
-            os.utime(target, (1000 + n, 1000 + n))
-            offset += len(batch)
-        stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        query = (
-            job(stream.parquet(str(files)))
-            .writeStream.format("memory")
-            .queryName("found")
-            .outputMode("append")
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            assert query.awaitTermination(60)
-            return list(spark.table("found").collect())
-        finally:
-            query.stop()
-
-    return run

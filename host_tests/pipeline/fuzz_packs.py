@@ -3,39 +3,32 @@
 They are packs in JSON and CBOR, made by a grammar of oddities and spoilt by mutation, and plain
 bytes, on topic names of every kind.
 
-    fuzz_packs.py --documents 1000000 --spark 50000 --results docs/results.md
+    fuzz_packs.py --documents 1000000 --results docs/results.md
 
 Each message must become rows or a dead letter with a reason, whatever it is; no batch may fail, no
 good pack may suffer from its neighbours, and the quick way of reading a pack must say the same as
-the rules of SenML. A share goes through Spark into the tables measurements and dead_letters.
+the rules of SenML.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import os
 import random
 import struct
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cbor2
 import pyarrow as pa
 
 from flatmq_rigs import results
-from flatmq_tools.pipeline.jobs import measurements, parsing
-from flatmq_tools.pipeline.jobs.columns import MESSAGE
+from flatmq_tools.pipeline.jobs import parsing
 from pipeline.messages import both_ways
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BATCH = 1000  # documents of an Arrow batch
 COMPARED = 8  # one document in so many is read both ways
@@ -354,51 +347,7 @@ def _kind(reason: str) -> str:
     return reason.partition(":")[0].partition(" ")[0]
 
 
-def through_spark(spark: SparkSession, count: int, seed: int, folder: Path) -> Counter[str]:
-    """Have Spark make the tables of so many, and read them back. Finding."""
-    from pyspark.sql import functions as F
-
-    source = documents(seed)
-    batch = [next(source)[1] for _ in range(count)]
-    # Spark has a topic name as bytes, and passes on what is not UTF-8: so does this.
-    rows = [
-        (topic, payload, datetime.datetime.fromtimestamp(NOW / 1e6 + n / 1e3), 1, False, False, n)
-        for n, (topic, payload) in enumerate([*batch, GOOD])
-    ]
-    schema = ", ".join(f"{name} {kind}" for name, kind in {**MESSAGE, "topic": "binary"}.items())
-    made = spark.createDataFrame(rows, schema).withColumn("topic", F.col("topic").cast("string"))
-    made.write.parquet(str(folder / "raw"))
-    frame: DataFrame = spark.read.parquet(str(folder / "raw"))
-    packs = measurements.packs(frame, filters=["#"]).persist()
-    try:
-        for name, table in (
-            ("measurements", measurements.values(measurements.once(packs))),
-            ("dead_letters", measurements.dead(packs)),
-        ):
-            table.write.parquet(str(folder / name))
-        of = {row.offset: row.dead for row in packs.groupBy("offset").agg(
-            F.max(F.col("reason").isNotNull()).alias("dead")).collect()}  # fmt: skip
-    finally:
-        packs.unpersist()
-    # "#" has no topics that begin with $, which are none here, and every other.
-    if of.keys() != set(range(count + 1)):
-        raise Finding(f"of {count + 1} messages {len(of)} are in a table")
-    import pyarrow.dataset as ds
-
-    # Times may be of any year, and are left alone: datetime ends with the year 9999.
-    tables = {
-        name: ds.dataset(folder / name, format="parquet")
-        for name in ("measurements", "dead_letters")
-    }
-    rows = {name: table.count_rows() for name, table in tables.items()}
-    if sum(of.values()) != rows["dead_letters"]:
-        raise Finding(f"{sum(of.values())} dead letters, {rows['dead_letters']} in the table")
-    if "good" not in tables["measurements"].to_table(["device"])["device"].to_pylist():
-        raise Finding("a good pack is missing")
-    return Counter({"messages": count, "dead": sum(of.values()), **rows})
-
-
-def section(seed: int, seconds: float, counts: Counter[str], spark: Counter[str]) -> str:
+def section(seed: int, seconds: float, counts: Counter[str]) -> str:
     """The figures, for docs/results.md."""
     rows = [[kind, f"{counts[kind]:,}", f"{counts[f'dead {kind}']:,}"] for kind in KINDS]
     total = sum(counts[kind] for kind in KINDS)
@@ -411,9 +360,6 @@ and by mutation, became rows or a dead letter with a reason, and no batch failed
 was also read by the rules of SenML, with the same result.
 
 {results.table(["", "messages", "of these dead letters"], rows)}
-
-Another {spark["messages"]:,} went through Spark: {spark["dead"]:,} rows in `dead_letters`,
-{spark["measurements"]:,} in `measurements`.
 """
 
 
@@ -421,14 +367,11 @@ def main() -> int:
     """Run it; 1 when something was found."""
     parser = argparse.ArgumentParser(prog="fuzz_packs.py", description=__doc__)
     parser.add_argument("--documents", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--spark", type=int, default=5_000, help="of others, default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="the same one repeats the run")
     parser.add_argument("--results", type=Path, help="the file that the figures go to")
     options = parser.parse_args()
     from rich.console import Console
     from rich.progress import Progress
-
-    from flatmq_tools.pipeline.session import session
 
     console = Console()
     began = time.monotonic()
@@ -436,16 +379,10 @@ def main() -> int:
         with Progress(console=console) as shown:
             task = shown.add_task("messages", total=options.documents)
             counts = run(options.documents, options.seed, lambda n: shown.advance(task, n))
-        spark = session(name="flatmq fuzz", spark__driver__memory="2g")
-        try:
-            with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
-                found = through_spark(spark, options.spark, options.seed + 1, Path(folder))
-        finally:
-            spark.stop()
     except Finding as error:
         console.print(str(error)[:4000], markup=False, highlight=False, soft_wrap=True)
         return 1
-    text = section(options.seed, time.monotonic() - began, counts, found)
+    text = section(options.seed, time.monotonic() - began, counts)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     reasons = {k[7:]: n for k, n in counts.most_common() if k.startswith("reason ")}
     console.print(json.dumps(reasons, indent=1), markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""Check how the report looks in a browser: `python -m flatmq_rigs look`.
+"""Check how the report looks in a browser.
 
 It is shown as wide as a phone and as a desktop, by day and by night. The check fails where
 something sticks out at the side, cards are not beside each other, or a chart is blank, also when
@@ -7,12 +7,10 @@ it is printed.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -131,28 +129,3 @@ def all_of(page: Path, to: Path) -> list[Path]:
             pictures.append(to / f"{width}-{colours}.png")
             check(shown(page, width, colours, pictures[-1]), width, beside, colours)
     return pictures
-
-
-def main() -> int:
-    """Show a page, and say where its pictures are."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path, nargs="?", default=Path("build/pipeline/report.html"))
-    parser.add_argument(
-        "to", type=Path, nargs="?", default=Path("build/look"), help="the folder for the pictures"
-    )
-    told = parser.parse_args()
-    if not told.page.is_file():
-        print(f"{told.page} is not there: `make pipeline` writes a report", file=sys.stderr)
-        return 1
-    told.to.mkdir(parents=True, exist_ok=True)
-    try:
-        for picture in all_of(told.page, told.to):
-            print(f"{picture}: nothing sticks out")
-    except LookError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -170,17 +170,24 @@ def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
             }
         )  # fmt: skip
 
-    store = Windows(tmp_path / "windows")
-    done = step(store.load(-1), table([("a", 1.0), ("b", 2.0), ("c", 3.0)]))
-    store.save(0, done)
-    store.save(1, step(done.state, table([("d", 4.0), ("c", 5.0)])))
-    assert store.forget("b") == 1
-    assert store.forget("b") == 0
-    state = store.load(1)
+    with Windows(tmp_path / "windows.db") as store:
+        before = store.load()
+        for batch, rows in enumerate(
+            ([("a", 1.0), ("b", 2.0), ("c", 3.0)], [("d", 4.0), ("c", 5.0)])
+        ):
+            done = step(before, table(rows))
+            store.save("query", batch, before, done)
+            before = done.state
+        assert store.forget("b") == 1
+        assert store.forget("b") == 0
+        state = store.load()
+        # It is another device if it comes again, and the numbers of others stay.
+        store.save("query", 2, state, step(state, table([("b", 6.0)])))
+        state = store.load()
     names = list(state.devices)
-    assert names == ["a", "c", "d"]
-    assert [(names[d], v) for d, v in zip(state.device, state.value, strict=True)] == [
-        ("a", 1.0), ("c", 3.0), ("d", 4.0), ("c", 5.0),
+    assert names == ["a", 1, "c", "d", "b"]
+    assert [(names[d], v) for d, _, _, v in state.open.tolist()] == [
+        ("a", 1.0), ("c", 3.0), ("d", 4.0), ("c", 5.0), ("b", 6.0),
     ]  # fmt: skip
 
 

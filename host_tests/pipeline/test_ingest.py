@@ -17,12 +17,11 @@ import peer
 import sizes
 from brokers.fake import FakeBroker
 from flatmq.properties import Properties
-from flatmq_tools import broker, ports
+from flatmq_tools import broker
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
-from flatmq_tools.trust import Trust
 from packets.properties import Id, properties
-from pipeline.mqtt import PATIENCE, UNLIMITED, certificate, publish, until
+from pipeline.mqtt import PATIENCE, UNLIMITED, publish, until
 from unit.fake_link import Bench, fake_clock
 
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
@@ -148,19 +147,6 @@ def test_a_log_that_fails_ends_the_thread(there: There, writer: log.Writer) -> N
 
 def test_filters_that_fill_many_kilobytes(there: There, writer: log.Writer) -> None:
     there.ingest(writer, *(f"{'level/' * 10}{i}" for i in range(3000))).stop()
-
-
-def test_tls(writer: log.Writer, tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path)
-    port = ports.free_port()
-    listener = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}\n{UNLIMITED}"
-    with broker.mosquitto(extra=listener) as server:
-        guarded = There(broker.Broker(server.host, port), 4)
-        ingest = guarded.ingest(writer, "t", tls=Trust(cert))
-        publish(server, [("t", b"%0200d" % i) for i in range(2000)])
-        until(lambda: writer.synced == 2000)
-        ingest.stop()
-    assert list(map(int, payloads(writer))) == list(range(2000))
 
 
 def test_a_connection_that_is_being_made_ends_too(writer: log.Writer) -> None:

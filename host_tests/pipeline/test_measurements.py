@@ -5,18 +5,18 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from pathlib import Path
 
 import cbor2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from flatmq.rare.wild import matches
-from flatmq.wire import is_filter
+from flatmq_tools.pipeline.delta_batches import follow
 from flatmq_tools.pipeline.jobs import columns, measurements, parsing
-from pipeline.messages import START, Message, at, both_ways, frame, reading
+from pipeline.landed import land
+from pipeline.messages import SCHEMA, START, Message, at, both_ways, frame, reading
+from pipeline.mqtt import PATIENCE
 
 COLUMNS = [
     "device", "boot", "seq", "quantity", "unit", "time", "value", "text", "flag", "total",
@@ -168,24 +168,24 @@ def test_packs_of_other_topics_name_their_devices(spark: SparkSession) -> None:
         ("2001:db8::2", "humidity", "%RH", 80.0, None),
         ("2001:db8::3", "energy", "J", None, 5.0),
     }
+    assert not measurements.dead(measurements.packs(table, filters=["a/#"])).count()
 
 
-Run = Callable[[Callable[[DataFrame], DataFrame], list[list[Message]]], list[object]]
-
-
-def test_a_stream_drops_copies_and_keeps_what_comes_late(streamed: Run) -> None:
+def test_a_stream_drops_copies_and_keeps_what_comes_late(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """A copy is known in a later batch, and after the watermark has passed other readings.
 
     What a board kept for an hour is in, though its time is long past.
     """
-    batches = [
-        [reading("a", 1, 1, 0), reading("a", 1, 1, 1)],
-        [reading("a", 1, 1, 30), reading("a", 1, 2, 60)],
-        [reading("a", 1, 3, 3600)],
-        [reading("a", 1, 4, 3601, time=10), reading("a", 1, 3, 3602)],
-    ]
-    found = streamed(measurements.measurements, batches)
-    assert sorted((r.seq, utc(r.received)) for r in found) == [  # type: ignore[attr-defined]
+    sent = [(1, 0), (1, 1), (1, 30), (2, 60), (3, 3600), (4, 3601), (3, 3602)]
+    for offset, (n, seconds) in enumerate(sent):
+        land(tmp_path, [reading("a", 1, n, seconds, time=10 if n == 4 else None)], offset)
+    stream = follow(spark, str(tmp_path / "raw"), SCHEMA, rows=1)
+    query = measurements.measurements(stream).writeStream.format("memory").queryName("found")
+    assert query.trigger(availableNow=True).start().awaitTermination(PATIENCE)
+    found = spark.table("found").collect()
+    assert sorted((r.seq, utc(r.received)) for r in found) == [
         (1, at(0)), (2, at(60)), (3, at(3600)), (4, at(3601)),
     ]  # fmt: skip
 
@@ -200,22 +200,7 @@ def test_another_table_is_named_as_such(spark: SparkSession) -> None:
         measurements.packs(table.selectExpr("* except (qos)", "bigint(qos) as qos"))
 
 
-level = st.sampled_from(["", "a", "b", "+", "$SYS", "a.b", "é"])
-topics = st.lists(level.filter(lambda one: one != "+"), min_size=1, max_size=4).map("/".join)
-filters = st.builds(
-    lambda levels, deep: "/".join([*levels, *(["#"] * deep)]),
-    st.lists(level, max_size=4), st.booleans(),
-)  # fmt: skip
-
-
-@given(filters.filter(lambda f: is_filter(f.encode(), 0, len(f.encode()))), topics.filter(bool))
-def test_topics_match_as_in_the_client(filt: str, topic: str) -> None:
-    encoded = topic.encode()
-    found = re.match(columns.pattern(filt), topic) is not None
-    assert found == bool(matches(filt.encode(), bytearray(encoded), 0, len(encoded)))
-
-
 def test_what_is_no_filter() -> None:
     for filt in ("a+/b", "#/a", "a/b#"):
         with pytest.raises(ValueError, match="no topic filter"):
-            columns.pattern(filt)
+            parsing.Reads(filters=[filt])

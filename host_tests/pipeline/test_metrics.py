@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flatmq_tools import ports
-from flatmq_tools.pipeline.measured import RunNumbers
 from flatmq_tools.pipeline.metrics import MetricsError, address, served
 from pipeline.mqtt import PATIENCE, broker, publish
 from pipeline.test_landing import Service
@@ -61,16 +60,6 @@ def test_a_port_that_is_in_use() -> None:
         said = pytest.raises(MetricsError, match=f"{where[1]}: Address already in use")
         with said, served(where, lambda: ()):
             pass
-
-
-def test_a_batch_is_in_each_bucket_that_is_not_below_its_duration() -> None:
-    numbers = RunNumbers()
-    for ms in (99, 500, 501, 300_001):
-        numbers.batch({"name": "raw", "durationMs": {"triggerExecution": ms}})
-    (family,) = (m for m in numbers.of_run({}, False, 0) if m.name == "flatmq_run_batch_seconds")
-    found = {s.labels["le"]: s.value for s in family.samples if "le" in s.labels}
-    assert (found["0.1"], found["0.25"], found["0.5"], found["1.0"]) == (1, 1, 2, 3)
-    assert (found["300.0"], found["+Inf"]) == (3, 4)
 
 
 def test_an_ingest(tmp_path: Path) -> None:

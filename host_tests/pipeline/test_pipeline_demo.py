@@ -22,7 +22,7 @@ import flatmq
 from flatmq_tools import broker, interpreter
 from flatmq_tools.fleet import compare, plan, truth
 from flatmq_tools.pipeline.cli import pipeline as main
-from flatmq_tools.pipeline.demo import Demo, Landed, shown
+from flatmq_tools.pipeline.demo import Demo, Landed
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 600  # seconds, of a machine that is busy
@@ -133,7 +133,7 @@ def test_its_boards_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         try:
             assert demo._told(board, name).published == 3
         finally:
-            board.kill()
+            board.stop()
 
 
 BOOTS = [
@@ -198,14 +198,3 @@ def test_tables_that_do_not(change: Callable[[Landed], None], tmp_path: Path) ->
     status, line, _ = verdict(landed, tmp_path)
     assert status == 1
     assert "THEY DISAGREE" in line
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_the_final_table_cuts_no_word(width: int) -> None:
-    out = io.StringIO()
-    where = "in measurements, of Zigbee2MQTT and Tasmota"
-    rows = [("values of others", 12_345, 12_399, 12_350, where), ("duplicated", 7, 7, 8, where)]
-    assert shown(rows, Console(file=out, width=width)) == ["duplicated: 8, not 7"]
-    assert "…" not in out.getvalue()
-    assert all(name in out.getvalue() for name, *_ in rows)
-    assert "WRONG" in out.getvalue()

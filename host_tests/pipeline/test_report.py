@@ -197,18 +197,6 @@ def test_the_page_begins_with_what_needs_a_person(fleet: Figures, read: Read) ->
     assert [row[:2] for row in newest] == [["chip/temp", "20.59\N{NARROW NO-BREAK SPACE}°C"]]
 
 
-def test_a_person_is_spoken_to(read: Read) -> None:
-    """No word of the machinery; each time has a zone."""
-    words = {word.strip(".,").lower() for text in read.texts for word in text.split()}
-    charts = [read.data[name] for name in ("fleet", "pipeline")]
-    titles = {
-        word for of in charts for each in of for word in f"{each['title']} {each['note']}".split()
-    }
-    assert not (words | titles) & {"pack", "packs", "spool", "trigger", "seq", "boot"}
-    times = [a["datetime"] for tag, a in read.elements if tag == "time"]
-    assert len(times) > 4 and all(time and time.endswith("+00:00") for time in times)
-
-
 def test_the_page_needs_nothing_else(read: Read) -> None:
     tags = {tag for tag, _ in read.elements}
     assert not {"link", "iframe", "img", "object", "base", "form"} & tags

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from flatmq_rigs.pipeline.processes import command_line, family
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import delta_batches, delta_files, run, service
 from flatmq_tools.pipeline.in_use import InUse
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.metrics import served
-from flatmq_tools.pipeline.run import Plan, Run, RunError
+from flatmq_tools.pipeline.processes import command_line, family
+from flatmq_tools.pipeline.run import Plan
 from flatmq_tools.pipeline.state import taking
 from pipeline.landed import count, land, land_boards, read
 from pipeline.messages import SCHEMA, START, Message, pack, reading
@@ -116,13 +116,6 @@ def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) ->
             running.finish()
             tables = ("measurements", "dead_letters", "out_of_time")
             assert tuple(count(tmp_path / table) for table in tables) == rows
-
-
-def test_what_fails_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"^qso: no such option; did you mean qos\?"):
-        Run(spark, Plan(tmp_path / "a", {"brokerUrl": "b", "topic": "t", "qso": "1"}))
-    with pytest.raises(RunError, match="raw: no such job; there are measurements, windows"):
-        Run(spark, Plan(tmp_path / "b", jobs=["raw"]))
 
 
 def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:

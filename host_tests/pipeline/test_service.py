@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import SparkContext
 
-from flatmq_rigs.pipeline.processes import Command
+from flatmq_tools.pipeline.processes import Command
 from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import count, land_boards, read
 from pipeline.mqtt import PATIENCE, broker, publish, until

@@ -55,7 +55,7 @@ def taken(state: State, packs: list[Pack], first: int = 0) -> Marked:
 def included(state: State, packs: list[Pack], batch: int = 0) -> set[int]:
     """Include a batch; return the rows of its copies."""
     marked = taken(state, packs, batch * 1000)
-    state.commit(marked, Place("query", batch, batch + 1, None))
+    state.commit(marked, Place("query", batch, None))
     return set(marked.copies.tolist())
 
 
@@ -124,7 +124,7 @@ def test_a_boot_is_bounded_and_what_may_be_a_copy_is_kept(
     # The ten highest ranges are known; what lies below them may be a copy or not, and is kept.
     marked = taken(state, [Pack("a", 1, 1, 50), Pack("a", 1, 2, 51), Pack("a", 1, 59, 52)], 1000)
     assert (marked.copies.tolist(), marked.unsure) == ([2], 2)
-    state.commit(marked, Place("query", 1, 2, None))
+    state.commit(marked, Place("query", 1, None))
     row = state.store.db.execute("SELECT unsure, old_missing FROM boots").fetchone()
     assert row == (2, 20 - 2)
     assert state.store.db.execute("SELECT unsure FROM devices").fetchone() == (2,)
@@ -174,7 +174,7 @@ def test_a_full_disk_changes_nothing_and_ends(state: State) -> None:
     state.store.db.execute("PRAGMA max_page_count = 20")
     with pytest.raises(OSError, match=r"No space left on device.*one\.sqlite"):
         included(state, many, 1)
-    assert state.store.place() == Place("query", 0, 1, 1)
+    assert state.store.place() == Place("query", 0, 1)
     state.store.db.execute("PRAGMA max_page_count = 100000")
     assert included(state, [*many, Pack("a", 1, 1, 9999)], 1) == {2000}
 
@@ -217,7 +217,7 @@ def test_the_newest_status_of_a_batch_counts_whatever_task_has_it(tmp_path: Path
             Taken(none, {}, Came.nothing(), [Status("a", f"of day {n}", n * day, n)])
             for n in (1, 5, 2)
         ]
-        state.commit(Batch(state, parts).marked, Place("q", 0, None, None))
+        state.commit(Batch(state, parts).marked, Place("q", 0, None))
         assert store.db.execute("SELECT status FROM devices").fetchall() == [("of day 5",)]
 
 

@@ -1,31 +1,27 @@
-"""Windows of event time: what is in which, what came too late, and what their figures are.
-
-Spark's windows have one progress of time for all devices, `open_windows` one for each.
-"""
+"""Windows of event time: what is in which, what came too late, and what their figures are."""
 
 from __future__ import annotations
 
-import datetime
 import math
 import random
-import shutil
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs import measurements, windows
-from flatmq_tools.pipeline.open_windows import State, Store, WindowsError, step
+from flatmq_tools.pipeline.open_windows import State, Store, WindowsError, open_windows, step
+from pipeline.called import as_query
 from pipeline.messages import Message, at, frame, reading
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_UTC = datetime.timezone.utc
 _US = pa.timestamp("us", tz="UTC")
 
 # device, time and received in s after START, value
@@ -104,47 +100,12 @@ def test_spark_and_the_state_make_the_same_windows(spark: SparkSession) -> None:
             check_figures(row, values)
 
 
-def test_texts_and_flags_are_in_none_and_windows_may_slide(spark: SparkSession) -> None:
+def test_texts_and_flags_are_in_none(spark: SparkSession) -> None:
     said = Message("dev/a/telemetry", b'[{"n":"a/door","vb":true},{"n":"a/says","vs":"x"}]')
     values = measurements.measurements(frame(spark, [said, reading("a", 1, 1, 70)]))
-    found = windows.windows(values, size="1 minute", slide="20 seconds").toArrow()
-    assert sorted(keyed(found)) == [("a", 20), ("a", 40), ("a", 60)]
+    found = windows.windows(values).toArrow()
+    assert sorted(keyed(found)) == [("a", 60)]
     assert {*found["quantity"].to_pylist()} == {"chip/temp"}
-
-
-def test_of_a_stream(streamed: Callable[..., list[object]]) -> None:
-    """A window comes out when the newest reading is `late` past its end.
-
-    What comes then is in none; what comes before is, once.
-    """
-
-    def job(messages: DataFrame) -> DataFrame:
-        values = measurements.values(measurements.packs(messages), marked=True)
-        return windows.windows(values, late="2 minutes")
-
-    batches = [
-        [reading("a", 1, 1, 0, temperature=100), reading("a", 1, 2, 20, temperature=200)],
-        # A copy, and one that is late but not too late: the newest is of 2:50.
-        [
-            reading("a", 1, 6, 170),
-            reading("a", 1, 2, 171, temperature=200),
-            reading("a", 1, 3, 172, time=59, temperature=400),
-        ],
-        [reading("a", 1, 7, 200)],  # the first window is over: 3:20 - 2:00 > 1:00,
-        [reading("a", 1, 10, 201)],  # which counts from the batch after
-        [reading("a", 1, 4, 202, time=58, temperature=9999), reading("a", 1, 8, 600)],
-        [reading("a", 1, 9, 601)],
-    ]
-    rows = streamed(job, batches)
-    found = {
-        (row.device, (row.start.astimezone(_UTC) - at(0)).total_seconds()): row for row in rows
-    }  # type: ignore[attr-defined]
-    first = found["a", 0.0]
-    assert (first["count"], first["min"], first["max"], first["p50"]) == (3, 1.0, 4.0, 2.0)
-    # The copy of 2:51 has the time of its arrival, as its pack has none, and is dropped by name.
-    assert {key: row["count"] for key, row in found.items()} == {
-        ("a", 0.0): 3, ("a", 120.0): 1, ("a", 180.0): 2,
-    }  # fmt: skip
 
 
 # Those of the state
@@ -205,81 +166,69 @@ def test_silence_is_counted_in_arrivals_and_not_by_a_clock_that_steps() -> None:
 
 
 def test_by_chance_each_value_is_in_one_window_or_too_late_or_open(tmp_path: Path) -> None:
-    """With kills: the state goes through the store, and batches are done again from it."""
+    """With kills before a state is kept: batches are done again from the one before."""
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
-    store, folder = Store(tmp_path / "state"), tmp_path / "state"
     sent: Counter[tuple[str, float]] = Counter()
     out: dict[tuple[str, float], dict[str, Any]] = {}
     values: dict[tuple[str, float], list[float]] = {}
     too_late = 0
     live = State()
-    batches = 180  # more than are kept apart
-    for n in range(batches):
+    for n in range(180):  # more than are kept apart
         rows: list[Row] = []
         for _ in range(chance.randrange(12)):
             device = chance.choice("abcdef")
             now = n * 40.0 + chance.random() * 40
             time = now - chance.choice((0, 0, 30, 500, 700, 5000)) * chance.random()
-            arrival = now + chance.choice((0, 0, 0, 7200 * (device == "a")))
+            # That of a receiver whose clock is ahead: the others' arrivals then move no clock.
+            arrival = now + chance.choice((0, 0, 0, *{"a": [7200], "b": [1800]}.get(device, [])))
             rows.append((device, time, arrival, chance.uniform(-50, 50)))
             sent[device, time // 60 * 60] += 1
             values.setdefault((device, time // 60 * 60), []).append(rows[-1][3])
-        before = store.load(n - 1)
-        assert sorted(map(str, before.values().to_pylist())) == sorted(
-            map(str, live.values().to_pylist())
-        ), seed
-        done = step(before, table(rows))
-        again = step(live, table(rows))
-        assert done.windows.equals(again.windows) and done.too_late == again.too_late, seed
+        with Store(tmp_path / "windows.db") as store:
+            before = store.load()
+            assert sorted(before.open.tolist()) == sorted(live.open.tolist()), seed
+            for kept, known in ((before.newest, live.newest), (before.heard, live.heard)):
+                assert kept.tolist() == known.tolist(), seed
+            assert (before.closed.tolist(), before.clock) == (live.closed.tolist(), live.clock)
+            done = step(before, table(rows))
+            again = step(live, table(rows))
+            assert done.windows.equals(again.windows) and done.too_late == again.too_late, seed
+            store.save("query", n, before, done)
         live = again.state
         found = keyed(done.windows)
         assert not found.keys() & out.keys(), seed
         out |= found
         too_late += done.too_late
-        if chance.random() < 0.3:  # killed within the write
-            (folder / f".batch={n}-left").mkdir(parents=True)
-        store.save(n, done)
-        if chance.random() < 0.3:  # killed before Spark noted the batch: the same once more
-            store.save(n, step(store.load(n - 1), table(rows)))
     whole = Counter({key: row["count"] for key, row in out.items()})
-    opened = live.values()
-    assert whole.total() + too_late + opened.num_rows == sent.total(), seed
+    assert whole.total() + too_late + len(live.open) == sent.total(), seed
     assert whole.total() > 100 and too_late > 10, seed
     assert all(whole[key] <= sent[key] for key in whole), seed
     for key, row in out.items():
         if row["count"] == len(values[key]):
             check_figures(row, values[key])
-    kept = [path.name for path in folder.iterdir()]
-    assert len(kept) <= 2 * 64 + 2 and not any(name.startswith(".") for name in kept), seed
 
 
-def test_a_state_that_is_missing(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    with pytest.raises(WindowsError, match=r"batch=4 is missing: .* made again from measurements"):
-        store.load(4)
-    store.save(0, step(store.load(-1), table([("a", 0, 0, 1.0)])))
-    assert store.load(0).values().num_rows == 1
-    store.clear()
-    assert not tmp_path.exists()
+def test_a_state_that_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    write = open_windows(tmp_path / "windows.db", Delta(tmp_path), lambda _: table([]), print)
+    with as_query(spark), pytest.raises(WindowsError, match=r"windows\.db lacks the .* before 4"):
+        write(spark.range(0), 4)
 
 
 def test_the_state_of_a_large_fleet_is_kept_by_what_is_new(tmp_path: Path) -> None:
     """A batch writes its own values, not all that are open."""
-    store = Store(tmp_path)
     many = [(f"d{n % 5000}", n / 1000, n / 1000, 1.0) for n in range(50_000)]
-    store.save(0, step(store.load(-1), table(many)))
-    done = step(store.load(0), table([("d7", 51, 51, 1.0)]))
-    store.save(1, done)
-    sizes = [(tmp_path / f"batch={n}" / "values.arrow").stat().st_size for n in (0, 1)]
-    assert sizes[0] > 1_000_000 and sizes[1] < 2_000
-    assert store.load(1).values().num_rows == 50_001
-    shutil.rmtree(tmp_path / "batch=0")
-    with pytest.raises(FileNotFoundError):
-        store.load(1)
+    with Store(tmp_path / "windows.db") as store:
+        before = State()
+        for batch, rows in enumerate((many, [("d7", 51, 51, 1.0)])):
+            done = step(before, table(rows))
+            store.save("query", batch, before, done)
+            before = done.state
+        sizes = store.db.execute("SELECT length(rows) FROM parts ORDER BY batch").fetchall()
+        assert sizes[0][0] > 1_000_000 and sizes[1][0] < 2_000
+        assert len(store.load().open) == 50_001
 
 
 def test_no_rows() -> None:
     done = step(State(), table([]))
     assert (done.windows.num_rows, done.too_late, done.state.last) == (0, 0, None)
-    assert Store(Path("none")).load(-1).clock == 0

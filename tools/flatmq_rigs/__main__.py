@@ -27,13 +27,12 @@ _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_op
 _IN_TESTS = {
     "faults": ("faults", "Run every scenario of a fault."),
     "fuzz-packs": (
-        "pipeline.fuzz_packs --documents 1000000 --spark 50000",
+        "pipeline.fuzz_packs --documents 1000000",
         "Send hostile messages through the pipeline's jobs.",
     ),
     "broken-streams": (
         "tls.broken_streams --streams 4000 --clients 3", "Break the TLS streams of clients.",
     ),
-    "look": ("pipeline.look", "Show the report in a browser, as on a phone."),
     "home-assistant": ("ha.real", "Show boards in Home Assistant itself."),
     "emulated": ("emulate.real", "Run sketches on an emulated board."),
     "emulated-updates": (
@@ -120,8 +119,7 @@ def pipeline_bench(
     only: Annotated[
         tuple[str, ...],
         {"metavar": "PART"},
-        "A row of the tables: flatmq, paho, memory, memory-5, landing; source, source-paho, "
-        "ingest, jobs, log. Repeatable.",
+        "Row of the table: source, source-paho, ingest, jobs, log, memory, memory-5; repeatable.",
     ] = (),
     strict: rig.Strict = False,
     results: rig.Results = None,
@@ -132,9 +130,10 @@ def pipeline_bench(
     """
     _need_the_pipeline()
 
+    from .pipeline.bench import chains
     from .pipeline.bench import command as benches
 
-    _need_known(only, benches.PARTS)
+    _need_known(only, chains.CHAINS)
     return benches.main(messages, rounds, only, strict, results)
 
 
@@ -216,9 +215,9 @@ def history(
 ) -> int:
     """Measure the pipeline with a year of messages behind it.
 
-    Measures a refresh, a report and a restart, after 1, 30 and 365 days. OUT is a folder for the
-    past of 500 boards with a message a minute. A year takes 5 GB there and an hour to write; a
-    run that was interrupted goes on with what it has.
+    Measures an hour of messages, a refresh and a report, after 1, 30 and 365 days. OUT is a folder
+    for the past of 500 boards with a message a minute. A year takes 5 GB there and an hour to
+    write; a run that was interrupted goes on with what it has.
     """
     _need_the_pipeline()
 

@@ -48,7 +48,7 @@ PROOFS = {
     "broken-streams": Proof("4,000 broken TLS streams", "flatmq_rigs broken-streams"),
     "hostile-packs": Proof(
         "200,000 hostile messages in the pipeline",
-        "flatmq_rigs fuzz-packs --documents 200000 --spark 10000",
+        "flatmq_rigs fuzz-packs --documents 200000",
     ),
     "powercut": Proof("a power cut at every write", "flatmq_rigs powercut"),
     "soak": Proof("1,000,000 messages each way", "flatmq_rigs soak"),

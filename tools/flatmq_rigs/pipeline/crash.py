@@ -29,12 +29,20 @@ from rich.progress import Progress
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
 from flatmq_tools.pipeline import service
+from flatmq_tools.pipeline.processes import (
+    Command,
+    CommandError,
+    alive,
+    environment,
+    family,
+    kill,
+    wait,
+)
 from flatmq_tools.pipeline.run import Plan, Run
 
 from .. import results
 from .bench.messages import MOSQUITTO
 from .crash_tables import READERS, Count, Tables
-from .processes import Command, CommandError, alive, environment, family, kill, wait
 
 PARTS = (
     "driver",  # the Python process of `flatmq pipeline run`, which also receives

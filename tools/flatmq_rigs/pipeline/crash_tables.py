@@ -11,9 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from flatmq_tools.pipeline.processes import row_count
 from flatmq_tools.pipeline.tables import of
-
-from .processes import rows
 
 READERS = ("deltalake", "Spark")
 
@@ -37,7 +36,7 @@ class Tables:
 
     def landed(self, table: str = "raw") -> int:
         """Return the number of rows in a table."""
-        return rows(of(self._out, table))
+        return row_count(of(self._out, table))
 
     def numbers(self) -> set[int]:
         """Return the numbers of the messages in raw."""

@@ -27,10 +27,10 @@ from rich.console import Console
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
 from flatmq_tools.pipeline import service
+from flatmq_tools.pipeline.processes import Command, CommandError, wait
 
 from .. import results
 from .bench import messages
-from .processes import Command, CommandError, wait
 
 _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
 _PATIENCE = 240.0  # s without a row more, or for the run to start

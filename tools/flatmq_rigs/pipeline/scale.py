@@ -22,13 +22,13 @@ from flatmq_tools import broker as brokers
 from flatmq_tools import fleet
 from flatmq_tools.fleet import plan
 from flatmq_tools.fleet.fleet import Fleet
+from flatmq_tools.pipeline.processes import Command, CommandError
 from flatmq_tools.pipeline.state import history
 from flatmq_tools.pipeline.state.arrivals import State
 from flatmq_tools.pipeline.state.store import Place, Store
 
 from .. import results
 from .bench import past
-from .processes import Command, CommandError
 
 NAME = "scale"
 DEVICES = 1000
@@ -200,7 +200,7 @@ def kept(boards: int) -> float:
             for minute in range(3):
                 packs = fleet.arrivals(minute, 1)
                 begin = time.process_time()
-                past.include(state, packs, Place(past.QUERY, minute, minute + 1, None))
+                past.include(state, packs, Place(past.QUERY, minute, None))
         return (time.process_time() - begin) / len(packs.row)
 
 

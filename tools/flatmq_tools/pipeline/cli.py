@@ -118,9 +118,6 @@ def ingest(
         click.IntRange(1),
         "MiB that may wait in the log. When it is full, the broker keeps what follows.",
     ] = 1024,
-    segment: Annotated[
-        int, click.IntRange(1, 2048), "Maximum size of a file of the log, in MiB of messages."
-    ] = 64,
     keepalive: Annotated[int, duration(0, 65_535, whole=True), "Keep Alive; 0 turns it off."] = 60,
     mqtt_version: Annotated[
         Literal["3.1", "3.1.1", "5"],
@@ -161,7 +158,7 @@ def ingest(
         raise click.UsageError("--session-expiry needs --mqtt-version 5")
     try:
         where = address(broker, trust is not None)
-        with Writer(log, limit * MIB, segment * MIB) as writer:
+        with Writer(log, limit * MIB) as writer:
             worker = Ingest(
                 writer, where, filters, qos, client_id, user=user,
                 password=os.environ.get(PASSWORD) if user else None, keepalive=keepalive,

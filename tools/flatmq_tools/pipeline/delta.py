@@ -47,17 +47,12 @@ class Delta:
 
     A batch of a query passes through the driver's memory: bound it with maxOffsetsPerTrigger.
 
-    folder       a path, or a URL that deltalake knows: s3://, s3a://, gs://, abfs://, hdfs://
-    add_columns  True: a table gets the columns that it lacks, null in the rows it has. If
-                 False, a batch with such columns is refused
-    by_day       a new table is partitioned by the day, in UTC, of this timestamp column
+    folder  a path, or a URL that deltalake knows: s3://, s3a://, gs://, abfs://, hdfs://
+    by_day  a new table is partitioned by the day, in UTC, of this timestamp column
     """
 
-    def __init__(
-        self, folder: str | Path, *, add_columns: bool = False, by_day: str | None = None
-    ) -> None:
+    def __init__(self, folder: str | Path, *, by_day: str | None = None) -> None:
         self.folder = str(folder)
-        self._add_columns = add_columns
         self._by_day = by_day
         self._table: DeltaTable | None = None
         self._local = Path(self.folder) if "://" not in self.folder else None
@@ -104,8 +99,13 @@ class Delta:
         days = self._partitions()
         columns = None
         if known is not None:
-            self._fit(schema, known)
-            columns = pa.schema([f for f in _schema(known.schema()) if f.name not in days])
+            there = pa.schema(known.schema().to_arrow())
+            unknown = [name for name in schema.names if name not in there.names]
+            if unknown:
+                raise SinkError(
+                    f"{self.folder}: the table has no column {unknown[0]}: write to another folder"
+                )
+            columns = pa.schema([field for field in there if field.name not in days])
         return Files(self.folder, self._by_day if days else None, columns)
 
     def commit(self, added: Sequence[Added], schema: pa.Schema, writer: str, number: int) -> int:
@@ -118,12 +118,10 @@ class Delta:
         commit = CommitProperties(app_transactions=[Transaction(writer, number)])
         for left in reversed(range(_TRIES)):
             try:
-                if known is not None:
-                    self._fit(schema, known)
                 self._commit(known, schema, added, commit)
                 break
             except CommitFailedError as error:
-                # Another process may only have created the table meanwhile, or given it a column.
+                # Another process may only have created the table meanwhile.
                 known = self._newest()
                 self._check(writer, number, error)
                 if not left:
@@ -150,25 +148,6 @@ class Delta:
         elif DeltaTable.is_deltatable(self.folder):
             self._table = DeltaTable(self.folder)
         return self._table
-
-    def _fit(self, schema: pa.Schema, known: DeltaTable) -> None:
-        """Add the columns of a batch that the table lacks."""
-        for left in reversed(range(_TRIES)):
-            there = _schema(known.schema())
-            more = [field for field in schema if field.name not in there.names]
-            if not more:
-                return
-            if not self._add_columns:
-                raise SinkError(
-                    f"{self.folder}: the table has no column {more[0].name}: write to another "
-                    "folder, or give Delta add_columns=True"
-                )
-            try:
-                known.alter.add_columns(list(Schema.from_arrow(pa.schema(more)).fields))
-            except CommitFailedError:  # another process may have added one meanwhile
-                if not left:
-                    raise
-                known.update_incremental()
 
     def _partitions(self) -> list[str]:
         """The columns that the table is partitioned by, or will be."""
@@ -246,7 +225,3 @@ def _in_utc(column: pa.Field) -> pa.Field:
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         return column.with_type(pa.timestamp("us", "UTC"))
     return column
-
-
-def _schema(schema: Schema) -> pa.Schema:
-    return pa.schema(schema.to_arrow())

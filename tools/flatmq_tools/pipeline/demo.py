@@ -11,14 +11,14 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 from rich import box
@@ -31,6 +31,7 @@ from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
 from .other_devices import OtherDevices, OtherDevicesError
+from .processes import Command, row_count
 
 SHARED = folders.find("boards") / "shared"
 HOST = folders.find("boards") / "host"
@@ -49,62 +50,7 @@ TROUBLES = plan.Troubles(
 
 
 class DemoError(RuntimeError):
-    """The demo cannot run, or a part of it has failed.
-
-    The text says which, and has its last lines of output.
-    """
-
-
-class Child:
-    """A process of the demo, called `name`, whose output goes to a file.
-
-    It has a session of its own: Ctrl-C goes to this process, which then ends the others in
-    order.
-    """
-
-    def __init__(self, name: str, command: list[str], out: Path, **options: object) -> None:
-        self.name = name
-        self.log = out / f"{name}.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                start_new_session=True, **options,  # type: ignore[call-overload]
-            )  # fmt: skip
-
-    @property
-    def text(self) -> str:
-        """The output so far."""
-        return self.log.read_text(errors="replace")
-
-    def check(self) -> None:
-        """Raise DemoError if the process has ended."""
-        if self._process.poll() is not None:
-            raise self.failure(f"has ended with status {self._process.returncode}")
-
-    def failure(self, what: str) -> DemoError:
-        """Return an error that names the process, the failure and its last lines of output."""
-        return DemoError(f"{self.name} {what}:\n" + "\n".join(self.text.splitlines()[-8:]))
-
-    def wait(self, seconds: float, ask: bool = False) -> None:
-        """Wait until the process has ended; with `ask`, end it.
-
-        Raises DemoError when it does not, or not well.
-        """
-        if ask and self._process.poll() is None:
-            self._process.terminate()
-        try:
-            status = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise self.failure(f"did not end within {seconds:g} s") from None
-        if status:
-            raise self.failure(f"has ended with status {status}")
-
-    def kill(self) -> None:
-        """End it, and what it has started."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+    """The demo cannot run; the text says why."""
 
 
 @dataclass
@@ -140,31 +86,24 @@ class Demo:
 
     def __post_init__(self) -> None:
         self.prefix = f"demo-{os.getpid():x}-{int(time.time()):x}"
-        self._children: list[Child] = []
+        self._children: list[Command] = []
         # The embedded broker mixes the filters of a group up: several ingests have one filter.
         self._others = OtherDevices(self.prefix, self.seed) if self.ingests == 1 else None
 
     def run(self, target: brokers.Broker) -> int:
-        """0 when the tables agree with the truth. Raises DemoError, ToolError."""
+        """0 when the tables agree with the truth. Raises DemoError, CommandError, ToolError."""
         try:
             boots, ended = self._live(target)
             truth.write(self.out / "truth.jsonl", boots)
             status, line = self._verdict(boots, self._landed(), ended)
             self._say("making the report ...")
-            self._start(
-                "report",
-                "pipeline",
-                "report",
-                str(self.out),
-                "--tables",
-                str(self.out),
-                *self._mappings,
-            ).wait(END)
+            report = "report", self.out, "--tables", self.out, *self._mappings
+            self._start("report", *report).wait(END)
         except OtherDevicesError as error:
             raise DemoError(str(error)) from error
         finally:
             for child in reversed(self._children):
-                child.kill()
+                child.stop()
         self._say(f"tables, report and the words of each part: {self.out}")
         self.console.print(line, highlight=False, soft_wrap=True)
         return status
@@ -180,19 +119,16 @@ class Demo:
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
 
-    def _start(self, name: str, *arguments: str) -> Child:
-        """A command of `flatmq`, as a process."""
-        child = Child(name, [sys.executable, "-m", "flatmq_tools.cli", *arguments], self.out)
+    def _start(self, name: str, *arguments: object, **options: Any) -> Command:
+        """A command, whose output goes to a file.
+
+        It has a session of its own: Ctrl-C goes to this process, which then ends the others in
+        order.
+        """
+        log = self.out / f"{name}.log"
+        child = Command(log, *arguments, start_new_session=True, **options)
         self._children.append(child)
         return child
-
-    def _until(self, what: Callable[[], bool], child: Child) -> None:
-        end = time.monotonic() + START
-        while not what():
-            child.check()
-            if time.monotonic() > end:
-                raise child.failure(f"is not ready after {START:g} s")
-            time.sleep(0.1)
 
     def _live(self, target: brokers.Broker) -> tuple[list[truth.Boot], float]:
         """Have everything run; return what the boards did, and when the last of them ended."""
@@ -204,20 +140,18 @@ class Demo:
         more = [word for filt in filters for word in ("--filter", filt)]
         ingests = [
             self._start(
-                f"ingest-{n}", "pipeline", "ingest", target.address, str(out),
-                "--log", str(out / f"wait-{n}"), "--client-id", f"{self.prefix}-ingest-{n}",
-                "--filter", f"{share}dev/#", *more, "--every", str(LAND_EVERY), *login,
+                f"ingest-{n}", "ingest", target.address, out,
+                "--log", out / f"wait-{n}", "--client-id", f"{self.prefix}-ingest-{n}",
+                "--filter", f"{share}dev/#", *more, "--every", LAND_EVERY, *login,
             )
             for n in range(1, self.ingests + 1)
         ]  # fmt: skip
         self._say("starting the ingest, and Spark ...")
-        run = (
-            "pipeline", "run", str(out), "--health-every", "15", *self._mappings,
-        )  # fmt: skip
+        run = "run", out, "--health-every", 15, *self._mappings
         jobs = self._start("jobs", *run)
         for ingest in ingests:
-            self._until(partial(_receives, ingest), ingest)
-        self._until((out / "checkpoints" / "measurements").exists, jobs)
+            ingest.until(partial(_receives, ingest), START)
+        jobs.until((out / "checkpoints" / "measurements").exists, START)
         with self._boards(target) as real:
             made = Fleet(
                 target.host, target.port,
@@ -233,7 +167,7 @@ class Demo:
                     shown[0] = time.monotonic()
                     self._say(
                         f"{what:<10} {share:4.0%}  {made.online:,} online  {made.taken:,} readings"
-                        f"  {self._count('raw'):,} messages in raw"
+                        f"  {row_count(out / 'raw'):,} messages in raw"
                     )
                     for child in self._children:
                         if child not in real:
@@ -252,10 +186,10 @@ class Demo:
         others = self._others.stop().messages if self._others else 0
         self._await(total.published + total.duplicated + others)
         for ingest in ingests:
-            ingest.wait(END, ask=True)
-        jobs.wait(END, ask=True)
+            ingest.end(END)
+        jobs.end(END)
         # A run that is asked to end leaves to the next one what takes longer than 20 s.
-        self._start("jobs-rest", *run, "--seconds", "0").wait(END)
+        self._start("jobs-rest", *run, "--seconds", 0).wait(END)
         return boots, ended
 
     def _await(self, sent: int) -> None:
@@ -266,17 +200,12 @@ class Demo:
         seen = 0
         patience = time.monotonic() + QUIET
         while time.monotonic() < patience:
-            if (now := self._count("raw")) != seen:
+            if (now := row_count(self.out / "raw")) != seen:
                 seen, patience = now, time.monotonic() + QUIET
                 topics = (str(row["topic"]) for row in self._rows("raw", "topic"))
                 if sum(map(self._is_sent, topics)) >= sent:
                     return
             time.sleep(0.5)
-
-    def _count(self, name: str) -> int:
-        """Return the number of rows of a table."""
-        table = str(self.out / name)
-        return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(table) else 0
 
     def _rows(self, name: str, *columns: str) -> list[dict[str, object]]:
         table = str(self.out / name)
@@ -293,7 +222,7 @@ class Demo:
         return self._is_mine(topic) or (self._others is not None and self._others.is_theirs(topic))
 
     @contextlib.contextmanager
-    def _boards(self, target: brokers.Broker) -> Iterator[dict[Child, str]]:
+    def _boards(self, target: brokers.Broker) -> Iterator[dict[Command, str]]:
         """The boards in a real MicroPython, by their names."""
         command = interpreter.command(f"{HEAP_KB}k")
         if command is None:
@@ -312,19 +241,17 @@ class Demo:
                 place = Path(folder) / name
                 place.mkdir()
                 script = str(Path(__file__).with_name("demo_sketch.py"))
-                child = Child(
-                    f"micropython-{number}",
-                    [*command, script, target.host, str(target.port), name, str(readings)],
-                    self.out, cwd=place, env=environment,
+                board = self._start(
+                    f"micropython-{number}", script, target.host, target.port, name, readings,
+                    program=command, cwd=place, env=environment,
                 )  # fmt: skip
-                self._children.append(child)
-                real[child] = name
+                real[board] = name
             yield real
 
-    def _told(self, board: Child, name: str) -> truth.Boot:
+    def _told(self, board: Command, name: str) -> truth.Boot:
         """Return what a board says, at its end, that it did."""
         board.wait(START)
-        for line in board.text.splitlines():
+        for line in board.words().splitlines():
             word, *numbers = line.split()
             if word == "@told":
                 boot, readings, lost, pending = map(int, numbers)
@@ -439,8 +366,8 @@ def shown(rows: Sequence[tuple[str, int, int, int, str]], console: Console) -> l
     return wrong
 
 
-def _receives(ingest: Child) -> bool:
-    return "receiving from" in ingest.text
+def _receives(ingest: Command) -> bool:
+    return "receiving from" in ingest.words()
 
 
 def main(
@@ -458,8 +385,8 @@ def main(
     The folder gets the tables, the report and the output of each process.
 
     $BROKER (host:port) names a broker that runs already, $SPARK_MASTER a Spark. Returns 0 when
-    the tables say what the boards did, 1 when they do not. Raises DemoError, BrokerError,
-    ToolError.
+    the tables say what the boards did, 1 when they do not. Raises DemoError, CommandError,
+    BrokerError, ToolError.
     """
     mark = out / ".flatmq-demo"
     try:

@@ -66,7 +66,10 @@ def _state(out: Path, rows: Rows) -> Iterator[Removed]:
     births = out / "state" / "births.json"
     if births.exists():
         yield Removed("state/births.json", Births(births).forget(rows.device))
-    yield Removed("state/windows", Windows(out / "state" / "windows").forget(rows.device))
+    windows = out / "state" / "windows.db"
+    if windows.exists():
+        with Windows(windows) as store:
+            yield Removed(f"state/{windows.name}", store.forget(rows.device))
     for file in sorted((out / "state").glob("*.sqlite")):
         yield Removed(f"state/{file.name}", state.remove(file, rows.device))
         Snapshots(file, str(out)).refresh()

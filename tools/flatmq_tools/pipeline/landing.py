@@ -54,8 +54,7 @@ class Landing:
                 editions.check(Path(target))
         except (OSError, ValueError) as error:
             raise LandingError(f"nothing can land in {target}: {error}") from error
-        # A table of an earlier version lacks the properties of MQTT 5.
-        self._raw = Delta(tables.of(target, "raw"), add_columns=True, by_day=tables.BY_DAY["raw"])
+        self._raw = Delta(tables.of(target, "raw"), by_day=tables.BY_DAY["raw"])
         self.messages = 0
         """Messages landed since this was made."""
         self.commits = 0
@@ -265,8 +264,7 @@ def main(
     metrics for Prometheus, if they are served. Raises LandingError, MetricsError, and what
     `Service.run` raises.
     """
-    from .measured import of_ingest
-    from .metrics import served
+    from .metrics import of_ingest, served
 
     console = Console(stderr=True)
 

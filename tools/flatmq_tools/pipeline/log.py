@@ -34,7 +34,8 @@ class Writer:
     """The one who appends to the log in `folder`, which is made where it is missing.
 
     limit_bytes    above which the log is `full`; the batch that reaches it is still taken
-    segment_bytes  above which a new segment is begun; at a quarter of `limit_bytes` it is anyway
+    segment_bytes  above which a new segment is begun; at an eighth of `limit_bytes` it is anyway,
+                   as a segment goes as a whole: several must find room
 
     Raises LogError when another process, or another Writer, has the log open, and when segments
     are missing in between. `trim`, `rotate` and the properties may be used from other threads
@@ -49,7 +50,7 @@ class Writer:
     ) -> None:
         self.folder = Path(folder)
         self.limit_bytes = limit_bytes
-        self.segment_bytes = min(segment_bytes, max(1, limit_bytes // 4))
+        self.segment_bytes = min(segment_bytes, max(1, limit_bytes // 8))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._guard = threading.Lock()
         self._lock = self._locked()

@@ -1,17 +1,34 @@
-"""Numbers of `ingest` and `run` for Prometheus, over HTTP."""
+"""Prometheus metrics of `ingest` and `run`, over HTTP.
+
+A name begins with `flatmq_ingest_` or `flatmq_run_`, and says its unit; that of a counter ends in
+`_total`. Counters count from the start of the process.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
+from deltalake import DeltaTable
+from prometheus_client import (
+    CollectorRegistry,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+if TYPE_CHECKING:
+    from .landing import Service
+
 LOOPBACK = "127.0.0.1"
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 300.0)  # s of a batch
 
 
 class MetricsError(ValueError):
@@ -71,19 +88,77 @@ def served(
         thread.join()
 
 
-def counter(name: str, about: str, value: float) -> Metric:
-    """A number that only grows. "_total" is added to its name."""
-    return CounterMetricFamily(name, about, value=value)
+def _families(
+    prefix: str, numbers: Iterable[tuple[str, str, float | Mapping[str, float]]]
+) -> Iterator[Metric]:
+    """Yield metrics by name, text and value: counters by table, or if the name has _total."""
+    for name, about, value in numbers:
+        family: type[CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily
+        if name.endswith("_total"):
+            family = CounterMetricFamily
+        if not isinstance(value, Mapping):
+            yield family(prefix + name, about, value=float(value))
+            continue
+        by_table = family(prefix + name, about, labels=["table"])
+        for table, count in value.items():
+            by_table.add_metric([table], count)
+        yield by_table
 
 
-def gauge(name: str, about: str, value: float | bool) -> Metric:
-    """A number that goes up and down."""
-    return GaugeMetricFamily(name, about, value=float(value))
+def of_ingest(service: Service) -> Iterator[Metric]:
+    """The numbers of an ingest."""
+    ingest, landing = service.ingest, service.landing
+    client, log = ingest.client, ingest.log
+    return _families("flatmq_ingest_", [
+        ("messages_received_total", "Messages appended to the log.", client.messages),
+        ("messages_landed_total", "Messages in the table raw.", landing.messages),
+        ("commits_total", "Commits to the table raw.", landing.commits),
+        ("log_bytes", "Size of the log.", log.size),
+        ("log_limit_bytes", "Size from which nothing is received.", log.limit_bytes),
+        ("connections_total", "Connections that the broker accepted.", client.stats.connects),
+        ("connected", "1 while connected to the broker.", ingest.connected),
+        ("paused", "1 while nothing is received: the log, or its disk, is full.", service.paused),
+    ])  # fmt: skip
 
 
-def counters(name: str, about: str, label: str, values: dict[str, float]) -> Metric:
-    """A counter for each value of a label."""
-    family = CounterMetricFamily(name, about, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+class RunNumbers:
+    """The figures of a run, from what Spark reports of each batch."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        """Rows written, by table."""
+        self._guard = threading.Lock()
+        self._batches = Histogram(
+            "flatmq_run_batch_seconds", "Duration of a batch, by query.", ["query"],
+            registry=None, buckets=_BUCKETS,
+        )  # fmt: skip
+        self._devices = self._silent = 0
+
+    def batch(self, progress: Mapping[str, Any]) -> None:
+        """Add a batch that is done."""
+        seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+        self._batches.labels(str(progress["name"])).observe(seconds)
+
+    def devices(self, table: str) -> None:
+        """Take how many devices there are in the Delta table, and how many of them are silent."""
+        if not DeltaTable.is_deltatable(table):
+            return
+        rows = DeltaTable(table).to_pyarrow_table(columns=["silent"])
+        with self._guard:
+            self._devices = rows.num_rows
+            self._silent = sum(1 for silent in rows["silent"].to_pylist() if silent)
+
+    def of_run(self, late: Mapping[str, int], paused: bool, failed: int) -> Iterator[Metric]:
+        """The numbers of a run."""
+        with self._guard:
+            yield from _families("flatmq_run_", [
+                ("rows_written_total", "Rows written, by table.", dict(self.rows)),
+                ("dead_letters_total", "Messages that no table but raw and dead_letters has.",
+                 self.rows["dead_letters"]),
+                ("rows_late_total", "Rows too late for a table.", dict(late)),
+                ("devices", "Devices in the table devices.", self._devices),
+                ("devices_silent", "Those that are silent.", self._silent),
+                ("paused", "1 while a disk is full.", paused),
+                ("jobs_failed", "Jobs that fail and are tried again.", failed),
+            ])  # fmt: skip
+        yield from self._batches.collect()

@@ -4,23 +4,14 @@ Spark's watermark is one for a whole stream: a single board whose clock is ahead
 readings of all others dropped. Here a window of a device comes out when readings of that device
 have passed it, so that a device speaks for itself alone.
 
-The values of windows that are open, and how far each device has come, are the state. It is kept in
-a folder, by the number of the batch:
-
-    STATE/batch=N/state.json     numbers, and which batches have values that may be open
-    STATE/batch=N/devices.arrow  how far each device has come
-    STATE/batch=N/values.arrow   values that came with the batch
-
-Such a folder is written under a hidden name, synced and renamed. What batch N makes of the state
-of N-1 depends on nothing else than its rows: so a batch that is done again after a kill gives the
-same windows and the same state.
+The values of windows that are open, and how far each device has come, are the state, in a SQLite
+file. What a batch makes of the state before it depends on nothing else than its rows: so a batch
+that is done again after a kill gives the same windows and the same state.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import uuid
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -37,6 +28,7 @@ from .delta import Delta
 from .delta_batches import read, work
 from .jobs.windows import PERCENTILES
 from .sinks import query_of
+from .state.store import File
 
 # All in microseconds.
 _SIZE = 60_000_000  # of a window
@@ -51,7 +43,6 @@ of the receiver's clock makes nobody silent, and neither does a receiver that wa
 _RESET = 3_600_000_000  # by which arrivals must go back for the clock to follow
 _PARTS = 64  # batches whose values are kept apart, until they are written as one
 _NEVER = np.iinfo(np.int64).min // 2
-_STATE, _DEVICES, _VALUES = "state.json", "devices.arrow", "values.arrow"
 _UTC = pa.timestamp("us", tz="UTC")
 _ROWS = pa.schema(
     [
@@ -60,8 +51,20 @@ _ROWS = pa.schema(
     ]
 )  # fmt: skip
 
+_VALUE = np.dtype([("device", "<i4"), ("key", "<i4"), ("time", "<i8"), ("value", "<f8")])
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE place (query TEXT, batch INTEGER, clock INTEGER, last INTEGER, times BLOB);
+CREATE TABLE devices (id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE keys (id INTEGER PRIMARY KEY, quantity TEXT, unit TEXT);
+CREATE TABLE parts (batch INTEGER PRIMARY KEY, rows BLOB)
+"""
+"""The times are how far the devices have come: newest, heard and closed of each, in the order of
+their numbers. A part has the values that came with a batch, some of which may be open. The name of
+a device that was forgotten is null: numbers stay as they are."""
+
 Ints = Any  # arrays of numpy, of integers
-Floats = Any
+Values = Any  # and of _VALUE
 
 
 class WindowsError(RuntimeError):
@@ -80,7 +83,7 @@ class State:
     """The clock of arrivals: see STEP."""
     last: int | None = None
     """The newest arrival."""
-    devices: dict[str, int] = field(default_factory=dict)
+    devices: dict[Any, int] = field(default_factory=dict)
     keys: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """By device: the time of its newest reading,"""
@@ -88,18 +91,8 @@ class State:
     """what the clock of arrivals was when it was heard last,"""
     closed: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """and the end of the windows that have come out."""
-    device: Ints = field(default_factory=lambda: np.empty(0, np.int32))
-    """Of each value whose window is open: device,"""
-    key: Ints = field(default_factory=lambda: np.empty(0, np.int32))
-    """key,"""
-    time: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """time,"""
-    value: Floats = field(default_factory=lambda: np.empty(0, np.float64))
-    """and the value itself."""
-
-    def values(self) -> pa.Table:
-        """The values of open windows."""
-        return _values(self.device, self.key, self.time, self.value)
+    open: Values = field(default_factory=lambda: np.empty(0, _VALUE))
+    """The values whose windows are open."""
 
 
 @dataclass
@@ -109,7 +102,7 @@ class Step:
     state: State
     windows: pa.Table
     """Those that came out."""
-    new: pa.Table
+    new: Values
     """Values that came with the batch and are open."""
     too_late: int = 0
     """Values that came after their window had come out."""
@@ -123,10 +116,11 @@ def step(before: State, rows: pa.Table) -> Step:
     time, received = (_micros(rows[name]) for name in ("time", "received"))
     state.clock, state.last = _clock(before, received)
     device = _numbers(rows["device"].to_pylist(), state.devices)
-    key = _numbers(
+    values = np.empty(len(rows), _VALUE)
+    values["device"], values["time"], values["value"] = device, time, rows["value"].to_numpy()
+    values["key"] = _numbers(
         zip(rows["quantity"].to_pylist(), rows["unit"].to_pylist(), strict=True), state.keys
     )
-    value = rows["value"].to_numpy().astype(np.float64)
     more = len(state.devices) - len(before.devices)
     state.newest, state.heard, closed = (
         np.concatenate([old, np.full(more, _NEVER)])
@@ -141,24 +135,16 @@ def step(before: State, rows: pa.Table) -> Step:
     state.closed = np.maximum(closed, np.where(state.newest == _NEVER, closed, reached))
     silent = state.clock - state.heard >= _QUIET
     state.closed = np.where(silent, np.maximum(state.closed, _end(state.newest)), state.closed)
-    fresh = ~late
-    columns = [
-        np.concatenate([old, new[fresh]])
-        for old, new in (
-            (before.device, device), (before.key, key), (before.time, time), (before.value, value),
-        )
-    ]  # fmt: skip
-    out = _end(columns[2]) <= state.closed[columns[0]]
-    state.device, state.key, state.time, state.value = (column[~out] for column in columns)
-    still = fresh & (_end(time) > state.closed[device])
+    every = np.concatenate([before.open, values[~late]])
+    still = _still_open(every, state.closed)
+    state.open = every[still]
+    new = values[~late & _still_open(values, state.closed)]
     example = rows["device"][int(np.argmax(late))].as_py() if late.any() else ""
-    return Step(
-        state,
-        _aggregated(state, *(column[out] for column in columns)),
-        _values(device[still], key[still], time[still], value[still]),
-        int(late.sum()),
-        example,
-    )
+    return Step(state, _aggregated(state, every[~still]), new, int(late.sum()), example)
+
+
+def _still_open(values: Values, closed: Ints) -> Any:
+    return _end(values["time"]) > closed[values["device"]]
 
 
 def _clock(before: State, received: Ints) -> tuple[int, int | None]:
@@ -193,15 +179,11 @@ def _end(time: Ints) -> Ints:
     return _floor(time) + _SIZE
 
 
-def _values(device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
-    return pa.table({"device": device, "key": key, "time": time, "value": value})
-
-
-def _aggregated(state: State, device: Ints, key: Ints, time: Ints, value: Floats) -> pa.Table:
+def _aggregated(state: State, values: Values) -> pa.Table:
     """The windows that these values make, with the columns of the table windows."""
-    start = _floor(time)
-    order = np.lexsort((value, start, key, device))
-    device, key, start, value = (column[order] for column in (device, key, start, value))
+    columns_of = (values["device"], values["key"], _floor(values["time"]), values["value"])
+    order = np.lexsort(columns_of[::-1])
+    device, key, start, value = (column[order] for column in columns_of)
     same = (device[1:] == device[:-1]) & (key[1:] == key[:-1]) & (start[1:] == start[:-1])
     first = np.flatnonzero(np.concatenate([[True] * bool(len(value)), ~same]))
     count = np.diff(np.append(first, len(value)))
@@ -225,139 +207,78 @@ def _aggregated(state: State, device: Ints, key: Ints, time: Ints, value: Floats
     return pa.table(columns)
 
 
-class Store:
-    """The states of the last two batches, in a folder."""
+class Store(File):
+    """The state, in a file."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, _SCHEMA, _VERSION)
 
-    def load(self, batch: int) -> State:
-        """The state after a batch; after -1 nothing is known. Raises WindowsError."""
-        if batch < 0:
+    def place(self) -> tuple[str, int] | None:
+        """Return the query and the number of the last batch that is included."""
+        row = self.db.execute("SELECT query, batch FROM place").fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def load(self) -> State:
+        """Return the state after that batch."""
+        execute = self.db.execute
+        with self.named():
+            found = execute("SELECT clock, last, times FROM place").fetchone()
+            devices = execute("SELECT name, id FROM devices ORDER BY id").fetchall()
+            keys = execute("SELECT quantity, unit, id FROM keys ORDER BY id").fetchall()
+            parts = execute("SELECT rows FROM parts ORDER BY batch").fetchall()
+        if found is None:
             return State()
-        folder = self._of(batch)
-        try:
-            known = json.loads((folder / _STATE).read_text())
-        except FileNotFoundError:
-            raise WindowsError(
-                f"{folder} is missing: the table windows goes on from there. Remove that table, "
-                "its checkpoint and its state, and it is made again from measurements"
-            ) from None
-        devices = _read(folder / _DEVICES)
-        state = State(known["clock"], known["last"])
-        state.devices = {name: n for n, name in enumerate(devices["device"].to_pylist())}
-        state.keys = {(quantity, unit): n for n, (quantity, unit) in enumerate(known["keys"])}
-        state.newest, state.heard, state.closed = (
-            devices[name].to_numpy() for name in ("newest", "heard", "closed")
-        )
-        values = pa.concat_tables([_read(self._of(part) / _VALUES) for part in known["parts"]])
-        columns = [values[name].to_numpy() for name in ("device", "key", "time", "value")]
-        still = _end(columns[2]) > state.closed[columns[0]]
-        state.device, state.key, state.time, state.value = (column[still] for column in columns)
+        state = State(*found[:2])
+        # A device that was forgotten has its number for a name, which no other has.
+        state.devices = {n if name is None else name: n for name, n in devices}
+        state.keys = {(quantity, unit): n for quantity, unit, n in keys}
+        state.newest, state.heard, state.closed = np.frombuffer(found[2], np.int64).reshape(3, -1)
+        values = np.frombuffer(b"".join(rows for (rows,) in parts), _VALUE)
+        state.open = values[_still_open(values, state.closed)]
         return state
 
-    def save(self, batch: int, done: Step) -> None:
-        """Keep the state after a batch, and that before it."""
-        if self._of(batch).exists():
-            return
-        state, parts = done.state, self._parts(batch - 1)
-        merge = len(parts) >= _PARTS
-        hidden = self._folder / f".batch={batch}-{uuid.uuid4().hex}"
-        hidden.mkdir(parents=True)
-        durable.write(hidden / _VALUES, _table_bytes(state.values() if merge else done.new))
-        devices = {
-            "device": pa.array(list(state.devices), pa.string()), "newest": state.newest,
-            "heard": state.heard, "closed": state.closed,
-        }  # fmt: skip
-        durable.write(hidden / _DEVICES, _table_bytes(pa.table(devices)))
-        known: dict[str, Any] = {
-            "clock": state.clock, "last": state.last, "keys": list(state.keys),
-            "parts": [batch] if merge else [*parts, batch],
-        }  # fmt: skip
-        durable.write(hidden / _STATE, json.dumps(known).encode())
-        durable.path(hidden)
-        hidden.rename(self._of(batch))
-        durable.path(self._folder)
-        self._trim({batch, batch - 1, *known["parts"], *parts})
-
-    def clear(self) -> None:
-        """Forget all: a query begins."""
-        if self._folder.exists():
-            shutil.rmtree(self._folder)
+    def save(self, query: str, batch: int, before: State, done: Step) -> None:
+        """Include a batch, if it made this of the state before it."""
+        state = done.state
+        devices = [(n, name) for name, n in _after(state.devices, len(before.devices))]
+        keys = [(n, *key) for key, n in _after(state.keys, len(before.keys))]
+        times = np.concatenate([state.newest, state.heard, state.closed]).tobytes()
+        with self.writing() as db:
+            db.executemany("INSERT INTO devices VALUES (?, ?)", devices)
+            db.executemany("INSERT INTO keys VALUES (?, ?, ?)", keys)
+            (parts,) = db.execute("SELECT count(*) FROM parts").fetchone()
+            if merge := parts >= _PARTS:
+                db.execute("DELETE FROM parts")
+            new = state.open if merge else done.new
+            db.execute("INSERT INTO parts VALUES (?, ?)", (batch, new.tobytes()))
+            db.execute("DELETE FROM place")
+            place = (query, batch, state.clock, state.last, times)
+            db.execute("INSERT INTO place VALUES (?, ?, ?, ?, ?)", place)
 
     def forget(self, device: str) -> int:
         """Remove a device, and return how many of its values were open, or 1.
 
-        It is 0 if the device is not known. After a kill, call it again before anything else.
+        It is 0 if the device is not known.
         """
-        new, old = (self._folder.with_name(f".{self._folder.name}-{x}") for x in ("new", "old"))
-        if new.exists() and not self._folder.exists():  # of a kill between the two renames
-            new.rename(self._folder)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
-        if not self._folder.exists():
+        found = self.db.execute("SELECT id FROM devices WHERE name = ?", (device,)).fetchone()
+        if found is None:
             return 0
-        places = set()
-        for path in self._folder.glob("batch=*"):
-            names = _read(path / _DEVICES)["device"].to_pylist()
-            places |= {names.index(device)} if device in names else set()
-        if not places:
-            return 0
-        (place,) = places  # a number stays with its device
-        shutil.copytree(self._folder, new, ignore=shutil.ignore_patterns(".*"))
-        removed = sum(_forget(path, device, place) for path in new.iterdir())
-        durable.tree(new)
-        self._folder.rename(old)
-        new.rename(self._folder)
-        durable.path(self._folder.parent)
-        shutil.rmtree(old)
-        return max(1, removed)
-
-    def _of(self, batch: int) -> Path:
-        return self._folder / f"batch={batch}"
-
-    def _parts(self, batch: int) -> list[int]:
-        if batch < 0:
-            return []
-        found: list[int] = json.loads((self._of(batch) / _STATE).read_text())["parts"]
-        return found
-
-    def _trim(self, keep: set[int]) -> None:
-        """Remove what neither of the last two states needs, and what a kill left unfinished."""
-        names = {f"batch={batch}" for batch in keep}
-        for path in self._folder.iterdir():
-            if path.name not in names:
-                shutil.rmtree(path)
+        state = self.load()
+        mine = state.open["device"] == found[0]
+        with self.forgetting() as db:
+            db.execute("UPDATE devices SET name = NULL WHERE id = ?", found)
+            db.execute("DELETE FROM parts")
+            db.execute("INSERT INTO parts VALUES (0, ?)", (state.open[~mine].tobytes(),))
+        return max(1, int(mine.sum()))
 
 
-def _forget(state: Path, device: str, place: int) -> int:
-    """Write the state after a batch without a device; return the values it had there."""
-    devices, values = _read(state / _DEVICES), _read(state / _VALUES)
-    durable.write(
-        state / _DEVICES, _table_bytes(devices.filter(pc.not_equal(devices["device"], device)))
-    )
-    kept = values.filter(pc.not_equal(values["device"], place))
-    number = kept["device"].to_numpy()
-    number = np.where(number > place, number - 1, number).astype(np.int32)
-    at = kept.schema.get_field_index("device")
-    kept = kept.set_column(at, kept.schema.field(at), pa.array(number, kept.schema.field(at).type))
-    durable.write(state / _VALUES, _table_bytes(kept))
-    return len(values) - len(kept)
-
-
-def _table_bytes(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def _read(path: Path) -> pa.Table:
-    return pa.ipc.open_file(path.read_bytes()).read_all()
+def _after(known: dict[Any, int], count: int) -> Any:
+    """The names behind the first so many, with their numbers."""
+    return itertools.islice(known.items(), count, None)
 
 
 def open_windows(
-    folder: Path,
+    file: Path,
     sink: Delta,
     rows: Callable[[DataFrame], pa.Table],
     too_late: Callable[[int, str], None],
@@ -370,7 +291,7 @@ def open_windows(
     The stream is one of the table measurements. The windows of its numbers come out once each,
     even after kills.
 
-    folder    of the state, on a disk of the driver's machine
+    file      of the state, on a disk of the driver's machine
     rows      returns the rows of a batch: see `numbers_of`
     too_late  called with how many readings of a batch came after their window had come out, and
               the device of one of them: they are in the table measurements alone
@@ -379,23 +300,30 @@ def open_windows(
     A batch passes through the memory of the driver, as do the values of windows that are open: 24
     bytes each.
     """
-    store = Store(folder)
-    kept: dict[int, State] = {}  # the state after a batch: one, while batches follow each other
+    kept: dict[tuple[str, int], State] = {}  # the state after the last batch
 
     def write(batch: DataFrame, batch_id: int) -> int:
         query = query_of(batch.sparkSession)
-        before = kept.get(batch_id - 1) or store.load(batch_id - 1)
-        if not batch_id:
-            store.clear()
-        numbers = _numbers_of(rows(batch))
-        done = step(before, numbers)
-        if not sink.has(query, batch_id):
-            if checkpoint is not None:
-                durable.batch(checkpoint, batch_id)
-            sink.add([done.windows], done.windows.schema, query, batch_id)
-        store.save(batch_id, done)
-        kept.clear()
-        kept[batch_id] = done.state
+        with Store(file) as store:
+            place = store.place()
+            if place == (query, batch_id):
+                return 0  # The run was killed before Spark recorded that the batch is done.
+            if not batch_id:
+                store.clear()
+            elif place != (query, batch_id - 1):
+                raise WindowsError(
+                    f"{file} lacks the batch before {batch_id}, from which the table windows goes "
+                    "on: `flatmq pipeline rebuild windows` has it made again from measurements"
+                )
+            before = kept.pop((query, batch_id - 1), None) or store.load()
+            numbers = _numbers_of(rows(batch))
+            done = step(before, numbers)
+            if not sink.has(query, batch_id):
+                if checkpoint is not None:
+                    durable.batch(checkpoint, batch_id)
+                sink.add([done.windows], done.windows.schema, query, batch_id)
+            store.save(query, batch_id, before, done)
+        kept[query, batch_id] = done.state
         if done.too_late:
             too_late(done.too_late, done.example)
         return len(numbers)

@@ -36,9 +36,8 @@ def main(name: str, out: str, state: Path) -> int:
             for table in tables.MADE.get(job, ()):
                 _remove(tables.of(out, table))
             shutil.rmtree(state / "checkpoints" / job, ignore_errors=True)
-            shutil.rmtree(state / "state" / job, ignore_errors=True)
             # The state of packs is that of the job that reads raw, whatever its name.
-            for file in (state / "state").glob("*.sqlite*") if job != "windows" else ():
+            for file in (state / "state").glob("windows.db*" if job == "windows" else "*.sqlite*"):
                 file.unlink()
     Console(stderr=True).print(f"the next run makes {name} again", highlight=False)
     return 0

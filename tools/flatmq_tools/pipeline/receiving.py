@@ -12,7 +12,6 @@ from .ingest import IngestError, by_settings
 from .log import LogError, Writer
 from .options import OptionError, parse, with_defaults
 
-_SEGMENT = 64 << 20  # bytes
 _STOP = 8.0  # s that the end may take; what has not landed then is in the log
 
 
@@ -39,8 +38,7 @@ class Receiving:
             settings = parse(with_defaults(options, {"localStorage": str(folder)}))
             for remark in settings.remarks:
                 say(remark)
-            segment = min(_SEGMENT, settings.log_limit // 8)
-            self._log = Writer(settings.local_storage, settings.log_limit, segment)
+            self._log = Writer(settings.local_storage, settings.log_limit)
             try:
                 ingest = by_settings(settings, self._log, say)
                 self.service = landing.Service(

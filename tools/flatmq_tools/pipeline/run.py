@@ -42,8 +42,7 @@ from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
 from .mapping.births import Births
-from .measured import RunNumbers, of_ingest
-from .metrics import MetricsError, served
+from .metrics import MetricsError, RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
 from .progress import Progress
@@ -144,11 +143,6 @@ class Run:
         self, spark: SparkSession, plan: Plan, say: Callable[[str], None] = lambda text: None
     ) -> None:
         """`say` takes a line for people."""
-        unknown = set(plan.jobs) - set(JOBS)
-        if unknown:
-            raise RunError(
-                f"{', '.join(sorted(unknown))}: no such job; there are {', '.join(JOBS)}"
-            )
         self._spark = spark
         self._plan = plan
         self._mapping = mapped(plan.mapping, plan.identity)
@@ -222,7 +216,7 @@ class Run:
 
     def _windows(self, job: _Job) -> StreamingQuery:
         write = open_windows(
-            self._plan.out / "state" / "windows", self._sinks["windows"],
+            self._plan.out / "state" / "windows.db", self._sinks["windows"],
             numbers_of(tables.of(self._out, "measurements")),
             lambda count, device: self.notices.add(_TOO_LATE, count, f"such as {device}"),
             self._checkpoint("windows"),

@@ -46,7 +46,6 @@ from .options import OptionError, Settings, parse, parse_sink
 from .publishing import BatchWriter, StreamWriter, say
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
-_SEGMENT = 64 * log.MIB
 _STEP = 50  # ms that the receiving thread waits for bytes before it looks around
 _STOP = 8.0  # s that the receiving thread may take to stop, less than LOCK_PATIENCE
 _ROWS = 20_000  # of a partition, at least, unless minPartitions says otherwise
@@ -373,9 +372,7 @@ def _opened(settings: Settings) -> log.Writer:
     end = time.monotonic() + LOCK_PATIENCE
     while True:
         try:
-            # A segment goes when all of it was committed: several must find room.
-            segment = min(_SEGMENT, settings.log_limit // 8)
-            return log.Writer(settings.local_storage, settings.log_limit, segment)
+            return log.Writer(settings.local_storage, settings.log_limit)
         except log.LogError as error:
             in_use = isinstance(error.__cause__, OSError)
             if not in_use or time.monotonic() > end:

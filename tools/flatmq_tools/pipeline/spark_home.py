@@ -25,7 +25,7 @@ def home() -> Path | None:
     Returns None if it cannot be made, which costs time and nothing else.
     """
     installed = Path(pyspark.__file__).parent
-    if os.name == "nt" or not (installed / "python" / _LEFT_OUT).is_dir():
+    if not (installed / "python" / _LEFT_OUT).is_dir():
         return None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     mark = hashlib.sha256(f"{installed} {pyspark.__version__}".encode()).hexdigest()[:16]

@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
@@ -25,19 +27,21 @@ from pyspark.sql.types import StructType
 
 from flatmq_tools import broker
 from flatmq_tools.pipeline import sinks
+from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.log import Writer
 from flatmq_tools.pipeline.options import Settings, parse
+from flatmq_tools.pipeline.processes import Command, row_count
 from flatmq_tools.pipeline.run import Plan, Run
 from flatmq_tools.pipeline.session import session
 from flatmq_tools.pipeline.source import MqttSource, StreamReader
 
-from ..processes import Command, rows
-from .figures import BenchError, Figure
-from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load
+from .figures import BenchError, Figure, Watch
+from .messages import CLIENT_ID, FILTER, MOSQUITTO, PATIENCE, fill, load, stream
 from .paho_ingest import PahoIngest
 
 PARTS = ("broker", "receiver", "JVM", "workers", "driver")
 WARM = 20_000  # messages that go through before a chain is measured
+_CHUNK = 32 * 1024  # bytes of a read from memory
 _LOOK = 0.05  # s; a look costs this process some CPU, which counts as the driver's
 _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
 
@@ -103,7 +107,7 @@ def _timed(start: Callable[[], Callable[[], None]], table: Path, count: int) -> 
     """
     parts, since = _Parts(), time.monotonic()
     check = start()
-    while (have := rows(table)) < count:
+    while (have := row_count(table)) < count:
         check()
         if time.monotonic() - since > PATIENCE:
             raise BenchError(f"{have} of {count} rows in {table} after {PATIENCE} s")
@@ -167,7 +171,7 @@ def paho(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -
     return _raw(reader.load, folder, count)
 
 
-def ingest(_: SparkSession, server: broker.Broker, folder: Path, count: int) -> Figure:
+def ingest(_: object, server: broker.Broker, folder: Path, count: int) -> Figure:
     """`flatmq pipeline ingest`, up to the table raw."""
     started: list[Command] = []
 
@@ -205,7 +209,7 @@ def jobs(spark: SparkSession, server: broker.Broker, folder: Path, count: int) -
             one.stop()
 
 
-def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) -> Figure:
+def from_log(spark: SparkSession, _: object, folder: Path, count: int) -> Figure:
     """The log, read by Spark, with no sink."""
     with Writer(folder / "log") as log:
         fill(log, count)
@@ -215,12 +219,61 @@ def from_log(spark: SparkSession, _: broker.Broker, folder: Path, count: int) ->
     return Figure(count, time.monotonic() - since, parts.used())
 
 
-CHAINS: dict[str, Callable[[SparkSession, broker.Broker, Path, int], Figure]] = {
+class _Memory:
+    """A link to a broker that accepts the client and sends these bytes, one chunk per read."""
+
+    address = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    def connect(self) -> None:
+        """Connect at once."""
+
+    def stream(self) -> _Memory:
+        """Return the stream."""
+        return self
+
+    def readinto(self, buf: memoryview) -> int | None:
+        """Read a chunk."""
+        n = min(len(buf), _CHUNK, len(self._data) - self._at)
+        buf[:n] = self._data[self._at : self._at + n]
+        self._at += n
+        return n or None
+
+    def write(self, _buf: bytes, _at: int, n: int) -> int:
+        """Take what is written."""
+        return n
+
+    def wait(self, _ms: int, _out: bool) -> None:
+        """Return at once: there is something to read."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def memory(_: object, __: object, folder: Path, count: int, version: int = 4) -> Figure:
+    """The ingest up to its log, without a broker."""
+    accepted = b"\x20\3\0\0\0" if version == 5 else b"\x20\2\0\0"
+    link = _Memory(accepted + stream(count, version))
+    with Writer(folder) as log:
+        ingest = Ingest(log, ("", 0), [FILTER], version=version, link=link)
+        watch = Watch()
+        ingest.start()
+        while log.synced < count:
+            ingest.poll(1000)
+        return watch.figure(log.next_offset)
+
+
+CHAINS: dict[str, Callable[[Any, Any, Path, int], Figure]] = {
     "source": source,
     "source-paho": paho,
     "ingest": ingest,
     "jobs": jobs,
     "log": from_log,
+    "memory": memory,
+    "memory-5": partial(memory, version=5),
 }
 LABELS = {
     "source": '`format("mqtt")`, and the table raw',
@@ -228,13 +281,19 @@ LABELS = {
     "ingest": "`flatmq pipeline ingest`, and the table raw",
     "jobs": "`flatmq pipeline run`: raw, and the table of measurements that is made of it",
     "log": "the ceiling: what the ingest has written, read by Spark with no sink",
+    "memory": "the ingest up to its log, of bytes that are in memory: no broker, and no network",
+    "memory-5": "the same in MQTT 5",
 }
+_WITHOUT_BROKER = ("log", "memory", "memory-5")
+_WITHOUT_SPARK = ("ingest", "memory", "memory-5")
 
 
-def measure(spark: SparkSession, name: str, count: int) -> Figure:
+def measure(spark: SparkSession | None, name: str, count: int) -> Figure:
     """Measure one chain, with a broker and a folder of its own."""
-    with _folder() as folder, broker.mosquitto(extra=MOSQUITTO) as server:
-        if name != "log":  # which has no use for the broker
+    with _folder() as folder, contextlib.ExitStack() as stack:
+        server = None
+        if name not in _WITHOUT_BROKER:
+            server = stack.enter_context(broker.mosquitto(extra=MOSQUITTO))
             load(server, count)
         return CHAINS[name](spark, server, folder, count)
 
@@ -254,7 +313,9 @@ def main(names: list[str], count: int) -> None:
     Each has run before, with fewer messages: Java is slow when it does something for the first
     time.
     """
-    spark = session("local[2]", "flatmq pipeline-bench")
+    spark = None
+    if set(names) - set(_WITHOUT_SPARK):
+        spark = session("local[2]", "flatmq pipeline-bench")
     try:
         for name in names:
             print(json.dumps(name), flush=True)
@@ -262,7 +323,8 @@ def main(names: list[str], count: int) -> None:
                 measure(spark, name, WARM)
             print(json.dumps([name, *measure(spark, name, count)]), flush=True)
     finally:
-        spark.stop()
+        if spark is not None:
+            spark.stop()
 
 
 if __name__ == "__main__":

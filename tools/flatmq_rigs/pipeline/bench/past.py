@@ -150,10 +150,10 @@ def make(
         known = State(store)
         place = store.place()
         messages = fleet.messages(fleet.arrivals(0, MINUTES))
-        for day in range(0 if place is None else place.next or 0, days):
+        for day in range(0 if place is None else (place.batch or 0) + 1, days):
             packs = fleet.arrivals(day * MINUTES, MINUTES)
             write(fleet.moved(messages, packs), folder, day)
-            include(known, packs, Place(QUERY, day, day + 1, None))
+            include(known, packs, Place(QUERY, day, None))
             snapshots.refresh()
             show(day + 1)
 

@@ -1,4 +1,4 @@
-"""The columns of a message, and the messages whose topics match filters."""
+"""The columns of a message, and what is wrong with a topic name."""
 
 from __future__ import annotations
 
@@ -55,21 +55,3 @@ def fault(topic: str) -> str | None:
     if "#" in topic or "+" in topic:
         return "topic name: wildcards are not allowed"
     return None
-
-
-def pattern(filt: str) -> str:
-    """A regular expression for the valid names that a filter matches."""
-    levels = filt.split("/")
-    if any(set(level) & {"+", "#"} and len(level) > 1 for level in levels) or "#" in levels[:-1]:
-        raise ValueError(f"{filt}: no topic filter")
-    # Section 4.7.2: a leading wildcard does not reach $SYS and the like.
-    start = r"^(?!\$)" if levels[0] in "+#" and levels[0] else "^"
-    deep = levels[-1] == "#"
-    parts = [
-        r"[^/+#]*" if level == "+" else re.escape(level)
-        for level in levels[: -1 if deep else None]
-    ]
-    end = ""
-    if deep:  # "a/#" matches "a" too (section 4.7.1.2)
-        end = r"(?:/[^+#]*)?" if parts else r"[^+#]*"
-    return start + "/".join(parts) + end + r"(?![\s\S])"

@@ -93,12 +93,12 @@ def _said(reads: Reads) -> Callable[..., pa.Array]:
 
 def _sessions(frame: DataFrame, mapping: Mapping | None) -> Sessions | None:
     """Return the birth certificates in these messages; None if none is needed."""
-    if mapping is None or mapping.births is None or frame.isStreaming:
+    if mapping is None or not mapping.births or frame.isStreaming:
         return None
     births = Births()
-    found = frame.where(F.col("topic").rlike(mapping.births)).orderBy("timestamp", "offset")
+    found = frame.where("topic LIKE '%BIRTH/%'").orderBy("timestamp", "offset")
     for batch in found.toArrow().to_batches():
-        births.add(certificates(batch, mapping.births))
+        births.add(certificates(batch, mapping))
     return births.sessions()
 
 
@@ -119,17 +119,12 @@ def once(packs: DataFrame, within: str = _WITHIN) -> DataFrame:
     return packs.groupBy("identity").agg(first).select("first.*")
 
 
-def values(packs: DataFrame, marked: bool = False) -> DataFrame:
-    """Return one row per value, with the columns of `measurements`.
-
-    `marked` adds the identity of the pack and the position in it, by which `windows` drops
-    copies.
-    """
-    rows = packs.where("reason is null").select("*", F.posexplode("records"))
+def values(packs: DataFrame) -> DataFrame:
+    """Return one row per value, with the columns of `measurements`."""
+    rows = packs.where("reason is null").select("*", F.explode("records").alias("col"))
     return rows.select(
         "device", "boot", "seq", "col.quantity", "col.unit", "col.time", "col.value", "col.text",
         "col.flag", "col.total", "topic", F.col("timestamp").alias("received"),
-        *((["identity", F.col("pos").alias("position")]) if marked else ()),
     )  # fmt: skip
 
 

@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flatmq.rare.wild import matches
+from flatmq.wire import is_filter
+
 from ... import senml, senml_cbor
 from ..mapping import files
 from ..mapping.births import Sessions
 from ..mapping.encodings import unzipped
 from ..mapping.mapping import Mapping
 from ..mapping.pack import Pack, Record, bounded, printable
-from .columns import MESSAGE, TELEMETRY, fault, pattern
+from .columns import MESSAGE, TELEMETRY, fault
 
 # What a message says: a pack for each device in it, or the reason why it is none.
 RECORD = pa.struct(
@@ -95,6 +98,9 @@ class Reads:
             raise ValueError(f"identity must be {' or '.join(IDENTITIES)}, not {self.identity!r}")
         if not self.filters:
             raise ValueError("filters: at least one")
+        for one in self.filters:
+            if not is_filter(one.encode(), 0, len(one.encode())):
+                raise ValueError(f"{one}: no topic filter")
 
 
 class Reader:
@@ -102,9 +108,7 @@ class Reader:
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
-        mapping = reads.mapping
-        each = [mapping.expression] if mapping else map(pattern, reads.filters)
-        self._ours = [re.compile(expression) for expression in each]
+        self._filters = [one.encode() for one in reads.filters]
         self._known: dict[bytes, tuple[bool, str | None]] = {}
 
     def packs(self, messages: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
@@ -165,7 +169,12 @@ class Reader:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         text = topic.decode(errors="replace")
-        found = any(each.search(text) for each in self._ours), fault(text)
+        if self._reads.mapping is not None:
+            ours = bool(self._reads.mapping.names(text))
+        else:
+            name = bytearray(topic)
+            ours = any(topic and matches(one, name, 0, len(name)) for one in self._filters)
+        found = ours, fault(text)
         self._known[topic] = found
         return found
 
@@ -187,15 +196,14 @@ def with_messages(packs: pa.RecordBatch, messages: pa.RecordBatch) -> pa.RecordB
     return packs
 
 
-def certificates(messages: pa.RecordBatch, expression: str) -> list[tuple[str, bytes, int, int]]:
-    """Return the messages for `Births.add` whose topic names match, if they break no rule."""
+def certificates(messages: pa.RecordBatch, mapping: Mapping) -> list[tuple[str, bytes, int, int]]:
+    """Return the messages for `Births.add`: the birth certificates that break no rule."""
     if "invalid_properties" in messages.schema.names:
         messages = messages.filter(messages["invalid_properties"].is_null())
     at = messages["timestamp"].cast(pa.int64())
     columns = [messages["topic"], messages["payload"], at, messages["offset"]]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    wanted = re.compile(expression)
-    return [(row[0], row[1] or b"", *row[2:]) for row in rows if wanted.search(row[0] or "")]
+    return [(row[0], row[1] or b"", *row[2:]) for row in rows if mapping.is_birth(row[0] or "")]
 
 
 def mapped(

@@ -68,12 +68,6 @@ class Mapping:
         return [bound.rule.name for bound in self._bounds(topic)]
 
     @property
-    def expression(self) -> str:
-        """A regular expression, of Java and of Python, for the topic names that a rule is for."""
-        each = [pattern.expression for rule in self.rules for pattern in rule.topics]
-        return f"^(?:{'|'.join(each)})(?![\\s\\S])"
-
-    @property
     def filters(self) -> list[str]:
         """Topic filters of MQTT that cover the rules, without those that others cover."""
         each = list(dict.fromkeys(p.filter for rule in self.rules for p in rule.topics))
@@ -91,17 +85,17 @@ class Mapping:
         return bound[0] if bound and bound[0].rule.format == "senml" else None
 
     @property
-    def births(self) -> str | None:
-        """A regular expression, like `expression`, for topics of Sparkplug B birth certificates.
+    def births(self) -> bool:
+        """True if messages may need the birth certificates of Sparkplug B."""
+        return any(rule.format == "sparkplug" for rule in self.rules)
 
-        None if there are none.
-        """
-        each = [
-            pattern.expression
+    def is_birth(self, topic: str) -> bool:
+        """Return whether a message on this topic is a birth certificate of Sparkplug B."""
+        return "BIRTH/" in topic and any(
+            pattern.match(topic) is not None
             for rule in self.rules if rule.format == "sparkplug"
             for pattern in rule.topics if set(pattern.text.split("/")) & set(BIRTHS)
-        ]  # fmt: skip
-        return f"^(?:{'|'.join(each)})(?![\\s\\S])" if each else None
+        )  # fmt: skip
 
     def read(
         self, topic: str, payload: bytes, received: int | None, names: Names | None = None

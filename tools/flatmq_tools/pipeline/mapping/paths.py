@@ -9,13 +9,13 @@ number of keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import Any
 
 _NAME = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 Path = tuple[str, ...]
-Keys = Sequence[Callable[[str], Any] | None]
+_END = "\0"  # after each key of a path, as one text
+_DEEP = r"(?:[^\0]*\0)*"
 ABSENT: Any = object()
 """What `at` returns if there is nothing at a path."""
 
@@ -58,20 +58,20 @@ class PathPattern:
         self.text = text
         self.used = False
         """Whether it has matched anything."""
-        self._keys = tuple(None if key == "**" else _glob(key) for key in _keys(text))
+        keys = (_DEEP if key == "**" else _glob(key) + _END for key in _keys(text))
+        self._pattern = re.compile("".join(keys))
 
     def match(self, path: Path) -> bool:
         """Return whether the pattern stands for this path."""
-        return self._matches(self._keys, path)
+        return self._noted(self._pattern.fullmatch(_joined(path)))
 
     def covers(self, path: Path) -> bool:
         """Return whether the pattern stands for this path or for a container that holds it."""
-        return self._matches((*self._keys, None), path)
+        return self._noted(self._pattern.match(_joined(path)))
 
-    def _matches(self, keys: Keys, path: Path) -> bool:
-        found = _matches(keys, path)
-        self.used = self.used or found
-        return found
+    def _noted(self, found: object) -> bool:
+        self.used = self.used or found is not None
+        return found is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PathPattern, (self.text,)
@@ -87,7 +87,11 @@ class Parts:
             raise PathError("must be keys, * or {names} of the characters a-z, 0-9 and _, not **")
         self.names = [name[1] for name, _ in keys if name]
         """The names of its keys."""
-        self._keys = [(name and name[1], _glob("*" if name else key)) for name, key in keys]
+        globs = (_glob("*" if name else key) for name, key in keys)
+        self._keys = [
+            (name and name[1], re.compile(glob))
+            for (name, _), glob in zip(keys, globs, strict=True)
+        ]
 
     def of(self, document: Any) -> list[tuple[dict[str, str], Any]]:
         """The parts, in the order of the document, and the keys that have names."""
@@ -95,7 +99,7 @@ class Parts:
         for name, glob in self._keys:
             found = [
                 ({**names, name: key} if name else names, value)
-                for names, part in found for key, value in items(part) if glob(key)
+                for names, part in found for key, value in items(part) if glob.fullmatch(key)
             ]  # fmt: skip
         return found
 
@@ -110,26 +114,9 @@ def items(value: Any) -> Iterable[tuple[str, Any]]:
     return ((str(n), one) for n, one in enumerate(value)) if isinstance(value, list) else ()
 
 
-@lru_cache(1024)
-def _glob(key: str) -> Callable[[str], Any]:
-    return re.compile(r"[\s\S]*".join(map(re.escape, key.split("*")))).fullmatch
+def _glob(key: str) -> str:
+    return r"[^\0]*".join(map(re.escape, key.split("*")))
 
 
-def _matches(keys: Keys, path: Path) -> bool:
-    """Compare from the left; a `**` is extended by one key when the rest does not match."""
-    key = place = 0
-    deep = -1  # the last `**`, and the place at which what follows it was tried
-    tried = 0
-    while place < len(path):
-        if key < len(keys) and keys[key] is None:
-            deep, tried = key, place
-            key += 1
-        elif key < len(keys) and (glob := keys[key]) is not None and glob(path[place]):
-            key += 1
-            place += 1
-        elif deep >= 0:
-            tried += 1
-            key, place = deep + 1, tried
-        else:
-            return False
-    return all(rest is None for rest in keys[key:])
+def _joined(path: Path) -> str:
+    return "".join(f"{key}{_END}" for key in path)

@@ -57,10 +57,7 @@ class TopicPattern:
             raise TopicError("only one level may be {name...}")
         # Section 4.7.2: a leading wildcard does not match $SYS and the like.
         start = r"(?!\$)" if plain[0] in ("+", "#") else ""
-        expression = start + "/".join(mine) + deep
-        self._pattern = re.compile(expression)
-        self.expression = re.sub(r"\(\?P<[a-z0-9_]+>", "(?:", expression)
-        """A regular expression of Java and of Python for the whole topic name."""
+        self._pattern = re.compile(start + "/".join(mine) + deep)
         self.filter = "/".join(plain[: plain.index("#") + 1] if "#" in plain else plain)
         """The narrowest topic filter of MQTT that matches what this matches."""
 

@@ -17,13 +17,12 @@ import pyarrow.dataset as ds
 from .. import progress
 from ..delta import Delta
 from ..delta_files import fitting
-from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads, certificates, mapped
 from ..mapping.births import Births
 from ..state.arrivals import State
-from ..state.batch import Batch
+from ..state.batch import make
 from ..state.store import Place, Store
-from ..state.taking import MESSAGES, SCHEMAS, Task, fixed, taken
+from ..state.taking import MESSAGES, SCHEMAS
 from ..tables import BY_DAY
 from . import from_state, values
 from .figures import RAW, Figures, ReportError
@@ -61,18 +60,12 @@ def figures(
             state = State(store)
             for number, messages in enumerate(parts):
                 sessions = None
-                if rules is not None and rules.births is not None:
+                if rules is not None and rules.births:
                     for some in messages.to_batches():
-                        births.add(certificates(some, rules.births))
+                        births.add(certificates(some, rules))
                     sessions = births.sessions()
-                files = {table: sink.writing(SCHEMAS[table]) for table, sink in sinks.items()}
                 reads = Reads(identity, mapping=rules, sessions=sessions)
-                task = Task("", reads, Bounds(), files)
-                batch = Batch(state, [taken(task, messages.to_batches())])
-                again = {fix.path: fixed(files[fix.table], fix) for fix in batch.fixes()}
-                for table, sink in sinks.items():
-                    sink.commit(batch.files(table, again), SCHEMAS[table], _QUERY, number)
-                state.commit(batch.marked, Place(_QUERY, number, None, None))
+                make(state, sinks, messages, reads, Place(_QUERY, number, None))
                 count += len(messages)
         if not count:
             raise ReportError(

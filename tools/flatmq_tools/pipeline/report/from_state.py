@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from .. import progress
 from ..jobs.limits import FAR
 from ..state import groups, history, tables
 from ..state.groups import Bools, Ints
 from ..state.periods import Found, Periods
-from ..state.snapshots import closed_files
+from ..state.snapshots import parts as parts_of
 from ..state.store import Store
 from ..state.values import DAY, ints, known
 from . import figures as shared
@@ -265,13 +266,18 @@ class _Asked:
     def _gaps(self) -> None:
         devices = self._devices
         parts = [tables.of_boots(self._db, devices)[1], tables.open_silences(devices)]
-        for part, file in closed_files(self._db, self._file):
-            try:
-                parts.append(pq.read_table(file, schema=tables.GAPS))
-            except FileNotFoundError:  # it is replaced at this moment
-                parts.append(tables.of_boots(self._db, devices, "boots.part = ?", (part,))[1])
-        for (part,) in self._db.execute("SELECT part FROM parts WHERE stale").fetchall():
-            parts.append(tables.of_boots(self._db, devices, "boots.part = ?", (part,))[1])
+        known = self._db.execute("SELECT part, stale FROM parts").fetchall()
+        # What the table has of closed boots need not be made again.
+        folder = self._file.parents[1] / "gaps"
+        there = parts_of(str(folder)) if DeltaTable.is_deltatable(str(folder)) else set()
+        kept = [part for part, stale in known if part in there and not stale]
+        if kept:
+            of_table = DeltaTable(folder).to_pyarrow_dataset()
+            mine = of_table.to_table(tables.GAPS.names, filter=ds.field("part").isin(kept))
+            parts.append(mine.cast(tables.GAPS))
+        for part, _ in known:
+            if part not in kept:
+                parts.append(tables.of_part(self._db, devices, part)[1])
         gaps = pa.concat_tables(parts).combine_chunks()
         names = gaps["device"].combine_chunks().dictionary_encode()
         code = names.indices.to_numpy().astype(np.int64)

@@ -16,7 +16,7 @@ from ..jobs.limits import MOST
 from . import counters, groups, history, unnumbered
 from .counts import counts
 from .groups import BIN, RANGE, Bools, Ints, Rows
-from .history import Additions, Boots, Came, Packs
+from .history import Additions, Came, Packs
 from .store import Place, Store, placed
 from .unnumbered import Unnumbered
 from .values import DAY, UNKNOWN, columns, ints, later
@@ -34,7 +34,6 @@ _BOOT = (
     "first", "last", "received", "lowest", "lowest_at", "highest", "highest_at", "duplicates",
     "reordered", "unsure", "floor", "old_missing", "old_since", "old_until", "before", "part",
 )  # fmt: skip
-_COUNTED = ("lowest", "highest", "received", "before")  # of which `counts` makes what is lost
 SUMS = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reordered", "unsure")
 
 
@@ -135,9 +134,9 @@ class State:
         with self.store.named():
             packs = Packs.none()
             if len(arrivals.row):
-                batch = _Batch(self, arrivals.sorted())
-                marked = batch.marked(statuses, now)
-                packs = batch.heard()
+                boots = Boots(self, arrivals.sorted())
+                marked = boots.marked(statuses, now)
+                packs = boots.heard()
             else:
                 nothing = np.empty(0, np.int64)
                 marked = Marked(nothing, 0, (), (), (), (), (), (), (), statuses, now)
@@ -202,8 +201,8 @@ class State:
         self._ids.clear()
 
 
-class _Batch:
-    """One batch. Groups are the boots in it, sorted by device and boot."""
+class Boots:
+    """The boots in a batch: groups of its packs, sorted by device and boot."""
 
     def __init__(self, state: State, packs: Arrivals) -> None:
         self.db = state.store.db
@@ -240,10 +239,11 @@ class _Batch:
     def marked(self, statuses: Sequence[Status], now: int | None) -> Marked:
         """See `State.mark`."""
         fresh, unsure = self._fresh()
+        self._is_fresh = fresh
         boots = self._boots(fresh, unsure)
         boots["before"], shifted = self._before()
         sums = self._sums(boots, shifted)
-        past = self._past(fresh, boots["before"], sums)
+        hours = history.hours_of(self, fresh, self._is_reordered, boots["before"], sums)
         ids = self._numbers()
         range_group, ranges = self._ranges(fresh & ~unsure, boots)
         timed = np.flatnonzero(fresh & self.packs.timed)
@@ -263,23 +263,14 @@ class _Batch:
         return Marked(
             self.packs.row[~fresh], int(unsure.sum()), list(rows), list(seen), shifted,
             devices.rows(), devices.silences, devices.crossed, devices.crowded, statuses,
-            now if now is not None else int(self.packs.at.max()), past=past,
+            now if now is not None else int(self.packs.at.max()),
+            past=Additions(devices=[hours]),
         )  # fmt: skip
 
     def heard(self) -> Packs:
         """Return all packs, with the delays of those that are no copies; after `marked`."""
         packs = self.packs
         return Packs(self.device[self.group], packs.at, packs.delay, self._is_fresh & packs.timed)
-
-    def _past(self, fresh: Bools, before: Ints, sums: dict[str, Ints]) -> Additions:
-        packs, order = self.packs, self.by_group
-        self._is_fresh = fresh
-        boots = Boots(
-            self.group[order], packs.at[order], packs.seq[order], fresh[order],
-            self._is_reordered[order], packs.delay[order], packs.timed[order], self.device,
-            self.boot, self.new, {name: self.was[name] for name in _COUNTED}, before, sums,
-        )  # fmt: skip
-        return Additions(devices=[history.hours_of(boots)])
 
     def _fresh(self) -> tuple[Bools, Bools]:
         """Return which packs did not come before, and of these which may have."""
@@ -448,7 +439,7 @@ class _Devices:
     """The changes of a batch to the devices in it."""
 
     def __init__(
-        self, batch: _Batch, fresh: Bools, firsts: Ints, sums: dict[str, Ints],
+        self, batch: Boots, fresh: Bools, firsts: Ints, sums: dict[str, Ints],
         delays: tuple[Ints, Rows],
     ) -> None:  # fmt: skip
         self._batch, self._fresh, self._delays = batch, fresh, delays
@@ -610,7 +601,7 @@ def _reopen(db: sqlite3.Connection, marked: Marked) -> None:
             "SELECT id, part FROM boots WHERE device = ?1 AND (boot = ?2 OR before = ?2)", key
         ).fetchall()
         for number, part in rows:
-            db.execute("UPDATE parts SET stale = 1 WHERE part = ?", (part,))
+            db.execute("UPDATE parts SET stale = stale + 1 WHERE part = ?", (part,))
             db.execute("UPDATE boots SET part = NULL WHERE id = ?", (number,))
 
 

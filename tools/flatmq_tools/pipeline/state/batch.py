@@ -8,11 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..delta import Delta
 from ..delta_files import Added
+from ..jobs.limits import Bounds
+from ..jobs.parsing import Reads
 from . import taking
 from .arrivals import Arrivals, Marked, State
 from .groups import Bools
 from .history import Came
+from .store import Place
 from .taking import Fix, Taken
 from .unnumbered import Unnumbered
 
@@ -92,3 +96,17 @@ class Batch:
             (WITHOUT_VALUE, *of("without_value")), (OUT_OF_TIME, *of("out_of_time")),
             (UNSURE, self.marked.unsure, ""),
         ]  # fmt: skip
+
+
+def make(
+    state: State, tables: Mapping[str, Delta], messages: pa.Table, reads: Reads, place: Place
+) -> None:
+    """Make tables of a batch of messages in this process, as a run does in Spark."""
+    files = {name: table.writing(taking.SCHEMAS[name]) for name, table in tables.items()}
+    task = taking.Task("", reads, Bounds(), files)
+    batch = Batch(state, [taking.taken(task, messages.to_batches())])
+    again = {fix.path: taking.fixed(files[fix.table], fix) for fix in batch.fixes()}
+    for name, table in tables.items():
+        added = batch.files(name, again)
+        table.commit(added, taking.SCHEMAS[name], place.query, place.batch or 0)
+    state.commit(batch.marked, place)

@@ -19,28 +19,22 @@ def remove(file: Path, device: str) -> int:
     It is 0 if the state does not know the device. The sums of the whole fleet stay as they are.
     Examples of dead letters that name the device are removed. Raises StateError.
     """
-    store = Store(file)
-    try:
-        store.db.execute("PRAGMA secure_delete = ON")
-        with store.writing() as db:
-            found = db.execute("SELECT id FROM devices WHERE name = ?", (device,)).fetchone()
-            removed = 0 if found is None else _remove(db, found[0])
-            removed += db.execute(
+    with Store(file) as store, store.forgetting() as db:
+        found = db.execute("SELECT id FROM devices WHERE name = ?", (device,)).fetchone()
+        removed = 0 if found is None else _remove(db, found[0])
+        return (
+            removed
+            + db.execute(
                 "DELETE FROM dead_examples WHERE instr(topic, ?) OR instr(reason, ?)",
                 (device, device),
             ).rowcount
-        with store.named():
-            store.db.execute("VACUUM")
-            store.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    finally:
-        store.close()
-    return removed
+        )
 
 
 def _remove(db: sqlite3.Connection, number: int) -> int:
     """Remove all rows of a device by its number, which may be given to another one later."""
     db.execute(
-        "UPDATE parts SET stale = 1 WHERE part IN "
+        "UPDATE parts SET stale = stale + 1 WHERE part IN "
         "(SELECT part FROM boots WHERE device = ? AND part IS NOT NULL)",
         (number,),
     )

@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from . import groups
 from .counts import counts
 from .groups import SHORT, Bools, Ints, Rows
 from .values import DAY, UNKNOWN, columns, ints
+
+if TYPE_CHECKING:
+    from .arrivals import Boots
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
 MONTH = 32 * DAY
@@ -50,6 +53,7 @@ CREATE TABLE device_steps (
     lost INTEGER NOT NULL, unheard INTEGER NOT NULL, duplicates INTEGER NOT NULL,
     reordered INTEGER NOT NULL, delays BLOB, PRIMARY KEY (width, at, device, numbered)
 ) WITHOUT ROWID;
+-- Hours of devices before it are in their days and months, too.
 CREATE TABLE folded (until INTEGER NOT NULL);
 CREATE TABLE dead (
     day INTEGER NOT NULL, kind TEXT NOT NULL, messages INTEGER NOT NULL,
@@ -60,8 +64,6 @@ CREATE TABLE dead_examples (
     reason TEXT NOT NULL, PRIMARY KEY (kind, at, "offset")
 ) WITHOUT ROWID;
 """
-TABLES = ("steps", "device_steps", "folded", "dead", "dead_examples")
-"""Hours of devices before `folded` are in their days and months, too."""
 _STEP = (
     "at", "device", "numbered", "first", "heard", "received", "lost", "unheard", "duplicates",
     "reordered",
@@ -246,52 +248,36 @@ def _unique(values: Ints) -> Ints:
     return ranked[groups.starts(ranked)]
 
 
-@dataclass
-class Boots:
-    """The packs of a batch that have numbers, and what was known of their boots before.
+def hours_of(
+    boots: Boots, fresh: Bools, reordered: Bools, before: Ints, totals: dict[str, Ints]
+) -> DeviceSteps:
+    """Return what packs with numbers add to the hours of devices.
 
-    They are sorted by boot and, within one, by arrival.
+    fresh, reordered  which packs did not come before, and which came after a larger number
+    before            the boot before each, now
+    totals            by how much lost and unheard grow, for each boot: with what a new boot
+                      changes of boots that are not in the batch
     """
-
-    group: Ints
-    """The boot of each pack: a position in the arrays below."""
-    at: Ints
-    seq: Ints
-    fresh: Bools
-    reordered: Bools
-    delay: Ints
-    timed: Bools
-    device: Ints
-    """Of each boot: its device,"""
-    boot: Ints
-    new: Bools
-    was: dict[str, Ints]
-    """lowest, highest, received and before of old boots before the batch,"""
-    before: Ints
-    """and the boot before each, now."""
-    totals: dict[str, Ints]
-    """By how much lost and unheard grow, for each boot: with what a new boot changes of boots
-    that are not in the batch."""
-
-
-def hours_of(boots: Boots) -> DeviceSteps:
-    """Return what packs with numbers add to the hours of devices."""
-    first = groups.starts(boots.group, boots.at // HOUR)
+    order, packs = boots.by_group, boots.packs
+    group, at, seq, delay = (
+        each[order] for each in (boots.group, packs.at, packs.seq, packs.delay)
+    )
+    fresh, reordered, timed = (each[order] for each in (fresh, reordered, packs.timed))
+    first = groups.starts(group, at // HOUR)
     segment = np.cumsum(first) - 1
     heads = np.flatnonzero(first)
-    group = boots.group[heads]
-    count = len(heads)
-    lost, unheard = _by_segment(boots, segment, group, count)
-    steps, of = _device_steps(HOUR, boots.at[heads], boots.device[group], np.ones_like(heads))
+    of_segment = group[heads]
+    lost, unheard = _by_segment(boots, segment[fresh], of_segment, seq[fresh], before, totals)
+    steps, of = _device_steps(HOUR, at[heads], boots.device[of_segment], np.ones_like(heads))
     mine = of[segment]
-    for n, marks in ((0, boots.fresh), (3, ~boots.fresh), (4, boots.reordered)):
+    for n, marks in ((0, fresh), (3, ~fresh), (4, reordered)):
         steps.sums[n] = np.bincount(mine[marks], None, len(steps.at))
     np.add.at(steps.sums[1], of, lost)
     np.add.at(steps.sums[2], of, unheard)
-    np.minimum.at(steps.first, mine, boots.at)
-    np.maximum.at(steps.heard, mine, boots.at)
-    timed = boots.fresh & boots.timed
-    steps.group, steps.delays = groups.bins(mine[timed], boots.delay[timed])
+    np.minimum.at(steps.first, mine, at)
+    np.maximum.at(steps.heard, mine, at)
+    timed = fresh & timed
+    steps.group, steps.delays = groups.bins(mine[timed], delay[timed])
     return steps
 
 
@@ -306,22 +292,29 @@ def _device_steps(width: int, at: Ints, device: Ints, numbered: Ints) -> tuple[D
     return steps, of.reshape(-1)
 
 
-def _by_segment(boots: Boots, segment: Ints, group: Ints, count: int) -> tuple[Ints, Ints]:
-    """By how much lost and unheard of a boot grow in each hour of it: what they are after each."""
-    received = np.bincount(segment[boots.fresh], None, count)
+def _by_segment(
+    boots: Boots, segment: Ints, group: Ints, seq: Ints, before: Ints, totals: dict[str, Ints]
+) -> tuple[Ints, Ints]:
+    """By how much lost and unheard of a boot grow in each hour of it: what they are after each.
+
+    `segment` and `seq` are of fresh packs, `group` is the boot of each segment.
+    """
+    count = len(group)
+    received = np.bincount(segment, None, count)
     low, high = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
-    np.minimum.at(low, segment[boots.fresh], boots.seq[boots.fresh])
-    np.maximum.at(high, segment[boots.fresh], boots.seq[boots.fresh])
+    np.minimum.at(low, segment, seq)
+    np.maximum.at(high, segment, seq)
     begins = groups.starts(group)
     position = np.arange(count) - np.maximum.accumulate(np.where(begins, np.arange(count), 0))
-    now = {name: values.copy() for name, values in boots.was.items()}
+    names = ("lowest", "highest", "received", "before")  # of which `counts` makes what is lost
+    now = {name: boots.was[name].copy() for name in names}
     now["lowest"][boots.new], now["highest"][boots.new] = _FAR_AWAY, UNKNOWN
     now["received"][boots.new] = 0
     _, was_lost, was_unheard = counts(now, boots.boot)
     so_far = {
         "lost": np.where(boots.new, 0, was_lost), "unheard": np.where(boots.new, 0, was_unheard)
     }  # fmt: skip
-    now["before"] = boots.before
+    now["before"] = before
     grown = {name: np.zeros(count, np.int64) for name in so_far}
     for turn in range(int(position.max(initial=-1)) + 1):
         at = np.flatnonzero(position == turn)
@@ -335,7 +328,7 @@ def _by_segment(boots: Boots, segment: Ints, group: Ints, count: int) -> tuple[I
             so_far[name][of] = values
     ends = np.flatnonzero(np.append(begins[1:], True)) if count else begins
     for name, values in grown.items():
-        rest = boots.totals[name].copy()
+        rest = totals[name].copy()
         np.subtract.at(rest, group, values)
         values[ends] += rest[group[ends]]
     return grown["lost"], grown["unheard"]

@@ -82,7 +82,7 @@ class Once:
         batched = Batch(self._state, self._taken(batch, wanted))
         if wanted:
             self._write(batched, wanted, query, batch_id, spark)
-        self._state.commit(batched.marked, Place(query, batch_id, None, None))
+        self._state.commit(batched.marked, Place(query, batch_id, None))
         self._last = query, batch_id
         for text, count, example in batched.odd():
             if count:
@@ -105,9 +105,9 @@ class Once:
             if name not in self._files:
                 self._files[name] = self._tables[name].writing(SCHEMAS[name])
         reads = self._reads
-        if reads.mapping is not None and reads.mapping.births is not None:
+        if reads.mapping is not None and reads.mapping.births:
             births = Births() if self._births is None else self._births
-            read = partial(taking.certificates, self._raw, reads.mapping.births)
+            read = partial(taking.certificates, self._raw, reads.mapping)
             found = [row for part in delta_batches.work(units, read) for row in part]
             births.add(sorted(found, key=lambda row: row[2:]))
             reads = dataclasses.replace(reads, sessions=births.sessions())
@@ -164,4 +164,4 @@ class Once:
             )
         for part in delta_batches.before(spark, self._raw, until, _ROWS):
             marked = Batch(self._state, self._taken(part, ())).marked
-            self._state.commit(marked, Place(query, None, None, None))
+            self._state.commit(marked, Place(query, None, None))

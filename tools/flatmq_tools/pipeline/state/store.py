@@ -1,4 +1,4 @@
-"""The file in which the driver keeps what it knows of devices and boots."""
+"""The files in which the driver keeps what it knows, such as of devices and boots."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from . import counters, history
 
-_VERSION = 6
-_HINT = ": remove it while nothing runs; what it held is read again from the table raw"
+_VERSION = 7
+_HINT = ": remove it while nothing runs; what it held is made again"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = (
     """
-CREATE TABLE place (query TEXT NOT NULL, batch INTEGER, next INTEGER, now INTEGER);
+CREATE TABLE place (query TEXT NOT NULL, batch INTEGER, now INTEGER);
 CREATE TABLE devices (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
     heard INTEGER, arrived INTEGER, newest INTEGER, usual REAL, intervals BLOB, delays BLOB,
@@ -47,17 +47,11 @@ CREATE TABLE unnumbered (
     duplicates INTEGER, delays BLOB, intervals BLOB
 );
 CREATE INDEX silences_of ON silences (device, boot);
-CREATE TABLE parts (
-    part INTEGER PRIMARY KEY, file TEXT NOT NULL, closed INTEGER, stale INTEGER NOT NULL DEFAULT 0
-);
+CREATE TABLE parts (part INTEGER PRIMARY KEY, closed INTEGER, stale INTEGER NOT NULL);
 """
     + counters.SCHEMA
     + history.SCHEMA
 )
-_TABLES = (
-    "place", "devices", "boots", "seen", "silences", "parts", "unnumbered",
-    "counters", *history.TABLES,
-)  # fmt: skip
 
 
 class StateError(RuntimeError):
@@ -70,33 +64,37 @@ class Place(NamedTuple):
     query: str
     batch: int | None
     """The last batch of the query that is included whole; None while raw is read again."""
-    next: int | None
-    """The batch of raw that comes next; None if it is not known."""
     now: int | None
     """When the newest message arrived, in microseconds since 1970."""
 
 
-class Store:
-    """A SQLite file. Each thread that uses it needs a Store of its own.
+Own = TypeVar("Own", bound="File")
 
-    A file of another version, or one that is damaged, is removed: what it held is read again from
-    the table raw.
+
+class File:
+    """A SQLite file. Each thread that uses it needs a File of its own.
+
+    schema   statements that make its tables in a new file, with ; between them
+    version  of the schema
+
+    A file of another version, or one that is damaged, is removed: what it held can be made again.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, schema: str, version: int) -> None:
         self.file = file
         self._lock = threading.Lock()
         file.parent.mkdir(parents=True, exist_ok=True)
         with self.named():
             try:
-                self.db = self._opened()
+                self.db = self._opened(schema, version)
             except sqlite3.OperationalError:  # no permission, no space
                 raise
             except sqlite3.DatabaseError:
-                self._remove()
-                self.db = self._opened()
+                for end in ("", "-wal", "-shm"):
+                    Path(f"{file}{end}").unlink(missing_ok=True)
+                self.db = self._opened(schema, version)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, schema: str, version: int) -> sqlite3.Connection:
         """Open the file, and make its tables in a new one."""
         # The batches of a query come in a thread of Py4J, not always the same one.
         db = sqlite3.connect(
@@ -105,25 +103,21 @@ class Store:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise sqlite3.DatabaseError(f"version {version}")
-            if not version:
+            (found,) = db.execute("PRAGMA user_version").fetchone()
+            if found not in (0, version):
+                raise sqlite3.DatabaseError(f"version {found}")
+            if not found:
                 db.execute("BEGIN IMMEDIATE")
                 # Another thread may have made them since.
                 if not db.execute("PRAGMA user_version").fetchone()[0]:
-                    for statement in _SCHEMA.split(";"):
+                    for statement in schema.split(";"):
                         db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {_VERSION}")
+                    db.execute(f"PRAGMA user_version = {version}")
                 db.execute("COMMIT")
         except BaseException:
             db.close()
             raise
         return db
-
-    def _remove(self) -> None:
-        for end in ("", "-wal", "-shm"):
-            Path(f"{self.file}{end}").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
@@ -149,6 +143,39 @@ class Store:
                     self.db.execute("ROLLBACK")
                 raise
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.writing() as db:
+            tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+            for (name,) in tables:
+                db.execute(f"DELETE FROM {name}")
+
+    @contextlib.contextmanager
+    def forgetting(self) -> Iterator[sqlite3.Connection]:
+        """Change the file as `writing` does, so that nothing is left of what was removed."""
+        self.db.execute("PRAGMA secure_delete = ON")
+        with self.writing() as db:
+            yield db
+        with self.named():
+            self.db.execute("VACUUM")
+            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        self.db.close()
+
+    def __enter__(self: Own) -> Own:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Store(File):
+    """The state of a run."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, _SCHEMA, _VERSION)
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """See the file as it is now, whatever another thread writes meanwhile."""
@@ -161,17 +188,8 @@ class Store:
 
     def place(self) -> Place | None:
         """Return how far the messages are included; None if nothing was."""
-        row = self.db.execute("SELECT query, batch, next, now FROM place").fetchone()
+        row = self.db.execute("SELECT query, batch, now FROM place").fetchone()
         return None if row is None else Place(*row)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self.writing() as db:
-            for name in _TABLES:
-                db.execute(f"DELETE FROM {name}")
-
-    def close(self) -> None:
-        self.db.close()
 
     @classmethod
     def of_run(cls, file: Path) -> Store | None:
@@ -200,14 +218,8 @@ class Store:
             return None
         return store
 
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def placed(db: sqlite3.Connection, place: Place) -> None:
     """Note how far the messages are included, in the transaction that includes them."""
     db.execute("DELETE FROM place")
-    db.execute("INSERT INTO place VALUES (?, ?, ?, ?)", place)
+    db.execute("INSERT INTO place (query, batch, now) VALUES (?, ?, ?)", place)

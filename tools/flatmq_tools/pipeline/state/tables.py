@@ -170,6 +170,11 @@ def of_boots(
     return health, pa.concat_tables([lost, silent])
 
 
+def of_part(db: sqlite3.Connection, devices: Devices, part: int) -> tuple[pa.Table, pa.Table]:
+    """Return the same of the boots that were closed together."""
+    return of_boots(db, devices, "boots.part = ?", (part,))
+
+
 def open_silences(devices: Devices) -> pa.Table:
     """Return the silences that last: rows of the table gaps."""
     now = devices.now

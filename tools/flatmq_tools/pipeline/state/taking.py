@@ -125,10 +125,10 @@ def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
 
 
 def certificates(
-    raw: str, expression: str, units: list[tuple[str, int]]
+    raw: str, mapping: parsing.Mapping, units: list[tuple[str, int]]
 ) -> list[tuple[str, bytes, int, int]]:
     """Return the birth certificates of Sparkplug B in row groups: see `parsing.certificates`."""
-    found = (parsing.certificates(messages, expression) for messages in read(raw, units, MESSAGES))
+    found = (parsing.certificates(messages, mapping) for messages in read(raw, units, MESSAGES))
     return [*itertools.chain.from_iterable(found)]
 
 

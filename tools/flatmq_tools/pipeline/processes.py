@@ -1,4 +1,4 @@
-"""Commands of `flatmq pipeline` as processes, watched from outside."""
+"""Commands as processes that are watched from outside: by the demo, and by rigs and tests."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 from deltalake import DeltaTable
 
 _LOOK = 0.1  # s
 _TAIL = 60  # lines
+_PIPELINE = (sys.executable, "-m", "flatmq_tools.cli", "pipeline")
 
 
 class CommandError(RuntimeError):
     """A command has ended, or does not do what it should; the text has what it said."""
 
 
-def rows(table: Path | str) -> int:
+def row_count(table: Path | str) -> int:
     """Return the number of rows of a table; 0 if it does not exist yet."""
     name = str(table)
     return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0
@@ -88,15 +90,20 @@ def wait(
 class Command:
     """A command of `flatmq pipeline`, whose process may be started again.
 
-    log   the file that what it says is appended to
-    nice  how much lower its priority is
+    log      the file that what it says is appended to
+    nice     how much lower its priority is
+    program  what is started instead of `flatmq pipeline`
+    options  those of subprocess.Popen
     """
 
-    def __init__(self, log: Path, *arguments: str | Path, nice: int = 0) -> None:
+    def __init__(
+        self, log: Path, *arguments: object, nice: int = 0, program: Sequence[str] = _PIPELINE,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self._log = log
         self._arguments = ["nice", "-n", str(nice)] if nice else []
-        self._arguments += [sys.executable, "-m", "flatmq_tools.cli", "pipeline"]
-        self._arguments += map(str, arguments)
+        self._arguments += [*program, *map(str, arguments)]
+        self._options = {"env": environment(), **options}
         self.start()
 
     def start(self) -> None:
@@ -104,11 +111,7 @@ class Command:
         with self._log.open("ab") as log:
             self._begin = log.tell()
             self.process = subprocess.Popen(
-                self._arguments,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._options
             )
 
     @property
@@ -128,10 +131,14 @@ class Command:
         """Return the end of that, for an error."""
         return "\n".join(self.words().splitlines()[-_TAIL:])
 
+    def failure(self, what: str) -> CommandError:
+        """Return an error that has that, and the end of what it has said."""
+        return CommandError(f"{self.tail()}\n{self._log.stem} {what}")
+
     def check(self) -> None:
         """Raise CommandError if it has ended."""
         if self.over:
-            raise CommandError(f"{self.tail()}\nended by itself")
+            raise self.failure("ended by itself")
 
     def until(self, ready: Callable[[], object], patience: float) -> None:
         """Wait until that is so; raise CommandError if it takes too long or the command ends."""
@@ -140,7 +147,7 @@ class Command:
             self.check()
             return ready()
 
-        wait(lambda: f"{self.tail()}\nit did not happen", looked, patience)
+        wait(lambda: str(self.failure("is not ready")), looked, patience)
 
     def find(self, word: str) -> int | None:
         """Return a descendant whose command line has that word."""
@@ -153,10 +160,14 @@ class Command:
         """
         since = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        wait(lambda: f"{self.tail()}\ndoes not end with SIGTERM", lambda: self.over, patience)
-        if self.process.returncode:
-            raise CommandError(f"{self.tail()}\nended with status {self.process.returncode}")
+        self.wait(patience)
         return time.monotonic() - since
+
+    def wait(self, patience: float) -> None:
+        """Wait for its end. Raises CommandError if it fails, or takes longer."""
+        wait(lambda: str(self.failure("does not end")), lambda: self.over, patience)
+        if self.process.returncode:
+            raise self.failure(f"ended with status {self.process.returncode}")
 
     def stop(self) -> None:
         """Kill what is left of it."""
