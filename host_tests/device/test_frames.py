@@ -76,14 +76,14 @@ MAY_BE_ON_HEAP = {
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "subs": {"static string 138", "resume", "flush", "other"},
-    # The last is `difference`.
+    # The last are `difference` and `update`.
     "subscribing": {
         "subscribe",
-        "unsubscribe",
         "make",
         "encode",
         "encode.<listcomp>",
         "static string 82",
+        "static string 159",
     },
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},

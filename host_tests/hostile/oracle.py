@@ -1270,6 +1270,7 @@ class Oracle:
             if done:
                 for r in old:
                     self.subscriptions.remove(r)
+                self.narrow([r for r in self.requests if r.number is None], filters)
                 self.subscriptions.append(self.new_request(filters, number, qos))
                 self.requests.append(self.subscriptions[-1])
         self.again = 0
@@ -1280,14 +1281,17 @@ class Oracle:
             self.need(not done, "an UNSUBSCRIBE larger than the broker accepts")
             return
         self.need(done, "to unsubscribe")
-        for r in self.subscriptions:
-            r.narrow(filters)
-        # What has not left is withdrawn, or narrowed.
+        self.narrow(self.subscriptions, filters)
+        self.subscriptions = [r for r in self.subscriptions if r.filters]
+        self.requests.append(self.new_request(filters, None, 0))
+
+    def narrow(self, some: list[Request], gone: list[bytes]) -> None:
+        """Take filters from requests: what has not left is withdrawn, or narrowed."""
+        for r in some:
+            r.narrow(gone)
         self.requests = [r for r in self.requests if r.filters or not r.is_due]
         for r in self.requests:
             r.variants = [r.filters] if r.is_due else r.variants
-        self.subscriptions = [r for r in self.subscriptions if r.filters]
-        self.requests.append(self.new_request(filters, None, 0))
 
     def accepts(self, filters: list[bytes], number: int | None) -> bool:
         """Return whether the broker accepts a request of that size."""

@@ -134,8 +134,6 @@ class Judge:
         """
         message.dropped = True
         message.state = DONE
-        for other in self.unsettled:  # one in pieces takes it for settled by the broker
-            other.proof = other.proof or other.in_pieces
         data = message.encoded(self.level)[1:]
         if data in self._written + offered or (offered and data.endswith(offered)):
             message.leaving = self.connection

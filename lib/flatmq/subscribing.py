@@ -45,18 +45,7 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     checked, names = encode(filters, 0, 0)
     self.subs = load("subs", "")
     new = make(checked, names, None, 0, False)
-    before = self.subscriptions
-    parts = [difference(s, checked) for s in before]
-    kept = [s for i, s in enumerate(before) if parts[i][0]]
-    # Without its last filter, one that was not sent yet is withdrawn.
-    requests = [r for r in self.requests if r.id or r in kept or r not in before]
-    requests.append(new)
-    keep(self, kept)
-    for s in before:
-        s.filters, s.names, s.granted = parts.pop(0)
-        if not (s.id or s.filters):
-            s.granted = b""
-    return send(self, requests)
+    return update(self, self.subscriptions, checked, None, new)
 
 
 def withdraw(self: "Client", subscription: Subscription) -> None:
@@ -73,8 +62,27 @@ def withdraw(self: "Client", subscription: Subscription) -> None:
 def add(c: "Client", kept: "list[Any]", new: Subscription) -> Subscription:
     """Add a subscription to those in `kept`, and send it."""
     kept.append(new)
-    requests = c.requests + [new]  # noqa: RUF005 (less code)
-    keep(c, kept)
+    # An UNSUBSCRIBE that is sent again after a loss must not end it.
+    return update(c, [r for r in c.requests if r.handler is None], new.filters, kept, new)
+
+
+def update(
+    c: "Client", known: "list[Any]", gone: "list[bytes]", kept: "Any", new: Subscription
+) -> Subscription:
+    """Send a request, once the filters in `gone` are taken from those in `known`.
+
+    Only the subscriptions in `kept` stay; None: those in `known` that have filters left.
+    """
+    parts = [difference(s, gone) for s in known]
+    left = [s for i, s in enumerate(known) if parts[i][0]]
+    # Without its last filter, one that was not sent yet is withdrawn.
+    requests = [r for r in c.requests if r.id or r in left or r not in known]
+    requests.append(new)
+    keep(c, left if kept is None else kept)
+    for s in known:
+        s.filters, s.names, s.granted = parts.pop(0)
+        if not (s.id or s.filters):
+            s.granted = b""
     return send(c, requests)
 
 

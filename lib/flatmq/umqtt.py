@@ -83,7 +83,8 @@ class MQTTClient:
 
     # Set by connect(), or before they are read
     _end: int  # when a call gives up
-    _next_topic: bytes  # the arguments for the next callback
+    _next_op: int  # the first byte of the next PUBLISH
+    _next_topic: bytes  # the arguments for its callback
     _next_msg: bytes
     _pings: int  # calls of ping() for which wait_msg() has not returned None yet
     _renewed: "list[Subscription]"  # subscriptions that connect() has renewed
@@ -430,7 +431,7 @@ class MQTTClient:
         Returns the first byte of its PUBLISH.
         """
         # A local variable for the queue, or `finally`, would put the frame on the heap.
-        op = self._queue.pop(0)
+        op = self._next_op = self._queue.pop(0)
         self._next_topic = self._queue.pop(0)
         self._next_msg = self._queue.pop(0)
         if self._early:
@@ -440,8 +441,7 @@ class MQTTClient:
             self.cb(self._next_topic, self._next_msg)
         except MemoryError:
             self._depth -= 1
-            _rare("put_back", self._queue, op, self._next_topic, self._next_msg)
-            self._next_topic = b""
+            _rare("put_back", self)
             raise
         except:
             self._depth -= 1

@@ -1,5 +1,7 @@
 """Make the client of an MQTTClient, subscribe, and check arguments. Loaded for each call."""
 
+# ruff: noqa: SLF001 - `umqtt` and this are one module, whose rare parts are here
+
 from . import Client
 from .port import MICROPYTHON, const
 from .umqtt import MQTTException
@@ -109,13 +111,14 @@ def found(renewed: "list[Any]", topic: "Any", qos: "int | None") -> "Any":
     return None
 
 
-def put_back(queue: "list[Any]", op: int, topic: bytes, msg: bytes) -> None:
+def put_back(client: "Any") -> None:
     """Have the next call try a message again whose callback has found no memory.
 
-    A message without a topic is done: its callback has received others meanwhile.
+    A message whose callback has received others meanwhile is done.
     """
-    if topic:
-        queue[0:0] = (op, topic, msg)
+    if client._next_topic:
+        client._queue[0:0] = (client._next_op, client._next_topic, client._next_msg)
+        client._next_topic = b""
 
 
 def check_will(topic: "bytes | str", qos: int) -> None:

@@ -215,9 +215,9 @@ def history(
 ) -> int:
     """Measure the pipeline with a year of messages behind it.
 
-    Measures an hour of messages, a refresh and a report, after 1, 30 and 365 days. OUT is a folder
-    for the past of 500 boards with a message a minute. A year takes 5 GB there and an hour to
-    write; a run that was interrupted goes on with what it has.
+    Measures a refresh, a report and a restart, after 1, 30 and 365 days. OUT is a folder for the
+    past of 500 boards with a message a minute. A year takes 5 GB there and an hour to write; a
+    run that was interrupted goes on with what it has.
     """
     _need_the_pipeline()
 

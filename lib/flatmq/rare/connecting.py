@@ -60,13 +60,15 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
     if timeout_ms.__class__ is not int:
         load("checks").ms("timeout_ms", timeout_ms)
     end = ticks_add(port.ticks_ms(), timeout_ms)
-    asked = gone = False
+    gone = False
+    asked = c.leaving == b""  # this was interrupted after DISCONNECT: nothing may follow
     if c.state == "offline":
         return False
     for r in c.requests:  # the next start asks at once: see `subs.lost`
         r.pause = r.strikes = 0
     if c.stream:
-        c.leaving = ()  # even if Ctrl-C comes: the next poll ends the connection
+        # Even if Ctrl-C comes: the next poll ends the connection.
+        c.leaving = b"" if asked else ()
     c.due = port.ticks_ms()
     while c.state == "online":
         try:

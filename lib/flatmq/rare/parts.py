@@ -76,7 +76,7 @@ class Parts:
         self.trusted = False  # the session is the one of the connection before
         self._tried = False  # begun on an earlier connection, so that DUP is due
         self._strikes = 0  # times in a row that the peer closed the connection on it
-        self._ahead = 0  # messages at QoS 1 and 2 that go before it now
+        self.ahead = 0  # messages at QoS 1 and 2 that go before it now
         self._proof = False  # the broker has taken others since the first of these closes
 
     def publish(self, head: int, topic: bytes, source: "Any") -> "int | None":
@@ -213,7 +213,7 @@ class Parts:
         """Begin to send it: those that went before it are settled."""
         self.behind = False
         self.sending = True
-        if self._ahead:
+        if self.ahead > 0:
             self._proof = True
 
     def lost(self, closed: bool, flight: "int | None") -> None:
@@ -239,4 +239,4 @@ class Parts:
             return
         self.behind = self._strikes >= _BEHIND and c.end > 0 and not self.behind
         self.sending = not self.behind
-        self._ahead = c.kept
+        self.ahead = c.kept

@@ -74,6 +74,8 @@ def drop(self: "Client", packet_id: int) -> bool:
     self.full = True
     self.kept -= 1
     self.pending -= 1
+    if self.large:
+        self.large.ahead -= 1  # the broker has not taken it
     p = self.q[p]
     self.flush()
     report(self, p, topic, packet_id, reason)

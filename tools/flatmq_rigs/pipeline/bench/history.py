@@ -1,8 +1,7 @@
-"""The cost of an hour of messages, a refresh and a report after 1, 30 and 365 days.
+"""The cost of a refresh, a report and a restart after 1, 30 and 365 days.
 
-The past is written directly (see `past`). Then one more hour comes, which is made into tables as a
-run does it, but without Spark, whose cost does not depend on the past. What is measured runs in
-processes of its own.
+The past is written directly (see `past`). The jobs of `flatmq pipeline run` then make tables of
+one more hour, as after a restart. What is measured runs in processes of its own.
 """
 
 from __future__ import annotations
@@ -22,21 +21,18 @@ from pathlib import Path
 from statistics import median
 
 import psutil
+from deltalake import DeltaTable
 from rich.console import Console
 
-from flatmq_tools.pipeline.delta import Delta
-from flatmq_tools.pipeline.jobs.parsing import Reads
-from flatmq_tools.pipeline.processes import CommandError
+from flatmq_tools.pipeline.processes import Command, CommandError
 from flatmq_tools.pipeline.state.arrivals import State
-from flatmq_tools.pipeline.state.batch import make as tables_of
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
-from flatmq_tools.pipeline.state.taking import SCHEMAS
 from flatmq_tools.pipeline.state.values import DAY
-from flatmq_tools.pipeline.tables import BY_DAY
+from flatmq_tools.pipeline.tables import SNAPSHOTS
 
 from ... import results
-from .past import MINUTES, QUERY, STATE, Fleet, include, make, write
+from .past import MINUTES, STATE, Fleet, include, make, write
 
 NAME = "history"
 DEVICES = 500
@@ -44,9 +40,10 @@ BEGIN = 1_761_955_200_000_000
 """The first day is 1 November 2025."""
 GOAL = 1.5
 """The last row is at most so many times the first."""
-_HOUR = 60  # minutes
+_HOUR = 60  # minutes, for the real jobs
 _REFRESHES = 9
 _SOON = 0.01  # s between two looks at a report
+_PATIENCE = 900.0  # s until a run has started, or ended
 _MIB = 1 << 20
 
 
@@ -115,18 +112,10 @@ def _row(
     """Measure so many days, in a copy of which the files of raw are links."""
     shutil.rmtree(out, ignore_errors=True)
     try:
-        show("the past is copied ...")
-        shutil.copytree(past, out, ignore=shutil.ignore_patterns("raw"))
-        shutil.copytree(past / "raw", out / "raw", copy_function=os.link)
-        before = _messages(out)
-        show("an hour of messages comes ...")
-        hour = _child("hour", out, days)
-        messages = _messages(out)
-        came = len(fleet.arrivals(days * MINUTES, _HOUR).row)
-        if messages != before + came:
-            raise CommandError(
-                f"{came:,} messages came, and the state knows {messages - before:,}"
-            )
+        show("a first run makes its checkpoints ...")
+        _begin(fleet, days, past, out)
+        show("a run starts again and makes tables of an hour ...")
+        restart, messages = _restart(fleet, days, out)
         show("the tables are refreshed ...")
         refresh = _child("refresh", out, days)
         show("reports ...")
@@ -134,7 +123,7 @@ def _row(
         _, week, _ = _report(out, "--since", "7d")
         files = [file for file in out.rglob("*") if file.is_file()]
         state = [file for file in (out / "state").rglob("*") if file.is_file()]
-        used = dict(zip(SHOWN, (*refresh, *report, week, *hour), strict=True))
+        used = dict(zip(SHOWN, (*refresh, *report, week, *restart), strict=True))
         return Row(days, messages, used, len(files), _size(files), _size(state))
     finally:
         shutil.rmtree(out, ignore_errors=True)
@@ -142,6 +131,121 @@ def _row(
 
 def _size(files: Sequence[Path]) -> float:
     return sum(file.stat().st_size for file in files) / _MIB
+
+
+def _begin(fleet: Fleet, days: int, past: Path, out: Path) -> None:
+    """Have a real run make its checkpoints of a minute of messages.
+
+    Then put the past in front of it, as if the run had done that, a batch for each day.
+    """
+    landed = _land(fleet, days * MINUTES, 1, out)
+    with _Run(out) as run:
+        run.started()
+        run.finished(lambda: _messages(out) >= landed)
+    for table in ("raw", "measurements", "dead_letters"):
+        shutil.rmtree(out / table)
+    shutil.copytree(past / "raw", out / "raw", copy_function=os.link)
+    _land(fleet, days * MINUTES, 1, out)
+    _renumber(out / "checkpoints" / "measurements", days, out / "raw")
+    with closing(Store(out / STATE)) as store:
+        ran = store.place()
+    if ran is None:
+        raise CommandError("the first run has made no state")
+    shutil.rmtree(out / "state")
+    shutil.copytree(past / "state", out / "state")
+    with closing(Store(out / STATE)) as store:
+        include(State(store), fleet.arrivals(days * MINUTES, 1), Place(ran.query, days, None))
+    for name in SNAPSHOTS:
+        shutil.rmtree(out / name)
+        shutil.copytree(past / name, out / name)
+
+
+def _renumber(checkpoint: Path, batch: int, raw: Path) -> None:
+    """Make the last batch of a query the one of this number, up to the end of the table raw."""
+    last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
+    kept = {name: (checkpoint / name / str(last)).read_text() for name in ("offsets", "commits")}
+    *head, line = kept["offsets"].splitlines()
+    table = DeltaTable(str(raw))
+    offset = {
+        **json.loads(line), "table": str(table.metadata().id), "version": table.version() + 1,
+        "file": 0, "group": 0, "whole": False,
+    }  # fmt: skip
+    for folder in kept:
+        for file in (checkpoint / folder).iterdir():
+            file.unlink()
+    # Spark reads the one before it, too.
+    for number in (batch - 1, batch):
+        text = "\n".join([*head, json.dumps(offset)])
+        (checkpoint / "offsets" / str(number)).write_text(text)
+        (checkpoint / "commits" / str(number)).write_text(kept["commits"])
+
+
+def _land(fleet: Fleet, first: int, minutes: int, out: Path) -> int:
+    """Land messages as an ingest does; return how many."""
+    messages = fleet.messages(fleet.arrivals(first, minutes))
+    write(messages, out, first)
+    return len(messages)
+
+
+class _Run(Command):
+    """`flatmq pipeline run` of what is in OUT/raw, as a process of its own."""
+
+    def __init__(self, out: Path) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._begun = time.monotonic()
+        jobs = [word for job in ("measurements", "health") for word in ("--job", job)]
+        super().__init__(out / "run.txt", "run", out, *jobs)
+        self.memory = 0.0
+        """MiB of it and of the processes that it has started, at most."""
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def started(self) -> tuple[float, float]:
+        """Wait until its queries run; return after how many seconds, and s of CPU."""
+        self.until(lambda: self._looked("started after" in self.words()), _PATIENCE)
+        times = [each.cpu_times() for each in self._all()]
+        return time.monotonic() - self._begun, sum(each.user + each.system for each in times)
+
+    def finished(self, done: Callable[[], bool]) -> None:
+        """Wait until it has done something, and end it as a service does."""
+        self.until(lambda: self._looked(done()), _PATIENCE)
+        self.end(_PATIENCE)
+
+    def _all(self) -> list[psutil.Process]:
+        me = psutil.Process(self.pid)
+        return [me, *me.children(recursive=True)]
+
+    def _looked(self, done: bool) -> bool:
+        used = 0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in self._all():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    used += process.memory_info().rss
+        self.memory = max(self.memory, used / _MIB)
+        return done
+
+
+def _restart(fleet: Fleet, days: int, out: Path) -> tuple[tuple[float, float, float], int]:
+    """Start a run again, which makes tables of an hour of messages.
+
+    Return the seconds and s of CPU until its queries run and MiB, and the messages that its state
+    then counts. Raises CommandError if these are not as many as came.
+    """
+    hour = _land(fleet, days * MINUTES + 1, _HOUR, out)
+    before = _messages(out)
+    with _Run(out) as run:
+        seconds = run.started()
+        run.finished(lambda: _messages(out) >= before + hour)
+    after = _messages(out)
+    if after != before + hour:
+        raise CommandError(
+            f"{hour:,} messages came, and the state knows of {after - before:,} more"
+        )
+    return (*seconds, run.memory), after
 
 
 def _messages(out: Path) -> int:
@@ -191,18 +295,6 @@ def _child(what: str, out: Path, days: int) -> list[float]:
     return found
 
 
-def hour(out: Path, days: int) -> tuple[float, float, float]:
-    """Make tables of an hour of messages; return the seconds, s of CPU and the peak MiB."""
-    fleet = Fleet(DEVICES, BEGIN)
-    messages = fleet.messages(fleet.arrivals(days * MINUTES, _HOUR))
-    write(messages, out, days * MINUTES)
-    used, begun = time.process_time(), time.monotonic()
-    with Store(out / STATE) as store:
-        tables = {name: Delta(out / name, by_day=BY_DAY[name]) for name in SCHEMAS}
-        tables_of(State(store), tables, messages, Reads(), Place(QUERY, days, None))
-    return time.monotonic() - begun, time.process_time() - used, _peak()
-
-
 def refresh(out: Path, days: int) -> tuple[float, float, float]:
     """Refresh the tables repeatedly, each time with a new minute of messages.
 
@@ -211,28 +303,28 @@ def refresh(out: Path, days: int) -> tuple[float, float, float]:
     fleet = Fleet(DEVICES, BEGIN)
     snapshots = Snapshots(out / STATE, str(out))
     seconds, cpu = [], []
-    with Store(out / STATE) as store:
+    with closing(Store(out / STATE)) as store:
         state = State(store)
+        place = store.place()
+        assert place is not None
         for n in range(_REFRESHES + 1):
-            packs = fleet.arrivals(days * MINUTES + _HOUR + n, 1)
-            include(state, packs, Place(QUERY, days + 1 + n, None))
+            batch = (place.batch or 0) + 1 + n
+            packs = fleet.arrivals(days * MINUTES + 1 + _HOUR + n, 1)
+            include(state, packs, Place(place.query, batch, None))
             used, begun = time.process_time(), time.monotonic()
             snapshots.refresh()
-            if n:  # the first one writes what the hour changed
+            if n:  # the first one writes what the run did not
                 cpu.append(time.process_time() - used)
                 seconds.append(time.monotonic() - begun)
-    return median(seconds), median(cpu), _peak()
-
-
-def _peak() -> float:
-    """Return the peak MiB. ru_maxrss would be that of the parent, if it had more at the start."""
+    # ru_maxrss would be that of the parent, if it had more when it started this process.
     status = Path("/proc/self/status").read_text().split()
-    return int(status[status.index("VmHWM:") + 1]) / 1024
+    most = int(status[status.index("VmHWM:") + 1]) / 1024
+    return median(seconds), median(cpu), most
 
 
 SHOWN = (
     "refresh, s", "refresh, s of CPU", "refresh, MiB", "report, s", "report, s of CPU",
-    "report, MiB", "report of 7 days, s of CPU", "an hour, s", "an hour, s of CPU", "an hour, MiB",
+    "report, MiB", "report of 7 days, s of CPU", "restart, s", "restart, s of CPU", "restart, MiB",
 )  # fmt: skip
 
 
@@ -273,5 +365,4 @@ def text(rows: Sequence[Row]) -> str:
 
 
 if __name__ == "__main__":
-    measured = {"hour": hour, "refresh": refresh}[sys.argv[1]]
-    print(json.dumps(measured(Path(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(refresh(Path(sys.argv[2]), int(sys.argv[3]))))
