@@ -11,8 +11,9 @@ SEEDS = range(20_000)
 # Each showed a fault that no other seed of the sample did: an identifier of a forgotten session, a
 # SUBSCRIBE before an older UNSUBSCRIBE, messages past PUBREC that were sent too early, a message
 # in pieces without DUP, `drop` while a Receive Maximum holds others back, a message in pieces
-# given up after `drop`, an UNSUBSCRIBE sent again after a newer SUBSCRIBE, a second disconnect().
-FOUND = (98, 220, 426, 562, 1761, 2748, 6504, 6820, 7129, 13023, 13646, 14901)
+# given up after `drop`, an UNSUBSCRIBE sent again after a newer SUBSCRIBE, and disconnect(),
+# ping() or start() after a disconnect() that Ctrl-C ended.
+FOUND = (98, 220, 426, 562, 1761, 2748, 6504, 6820, 7129, 9532, 13023, 13646, 14901, 19804)
 CHOSEN = sorted({*sizes.sample(SEEDS, 1000), *FOUND})
 PARTS = 10  # of the seeds; a test for each seed would take longer than its life
 

@@ -499,7 +499,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.large.resume()
                                 continue
                             break
-                        if c.leaving.__class__ is bytes:
+                        if c.leaving or c.leaving == b"":
                             break
                         src = q
                         left = c.end - sent

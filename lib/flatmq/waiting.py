@@ -15,7 +15,7 @@ def ping(self: "Client") -> None:
     The connection ends if nothing comes in for `timeout` seconds, or for three quarters of the
     keep alive if that is shorter.
     """
-    if self.connected and not self.asked:
+    if self.connected and not self.asked and self.leaving is None:
         self.asked = True
         self.acks.extend(b"\xc0\0")
         self.due = port.ticks_ms()
