@@ -134,7 +134,7 @@ def test_durations(text: str, is_: float) -> None:
     assert seconds(text) == is_
 
 
-@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1 year", "1h30min"])
+@pytest.mark.parametrize("text", ["", "h", "-1h", "1 year", "1h30min"])
 def test_what_is_no_duration(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a duration must be a number and ms, s, min, h, d, w"):
         seconds(text)
