@@ -129,7 +129,7 @@ def test_a_romfs_lies_beside_a_filesystem_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "size", "told"),
+    ("partitions", "size", "text"),
     [
         (downloads.PARTITIONS, SIZE, r"no romfs partition is in it, and .* has flash\.romfs"),
         (
@@ -145,9 +145,9 @@ def test_a_romfs_lies_beside_a_filesystem_alone() -> None:
     ],
 )
 def test_a_romfs_that_the_firmware_has_elsewhere(
-    partitions: str, size: int, told: str, tmp_path: Path
+    partitions: str, size: int, text: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ToolError, match=told):
+    with pytest.raises(ToolError, match=text):
         make(with_romfs(), tmp_path, downloads.esp32(ESP32, size, partitions=partitions))
 
 
@@ -205,9 +205,9 @@ WRONG: dict[str, tuple[str, Download, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_firmware_is_told_why(case: str, tmp_path: Path) -> None:
-    name, download, told = WRONG[case]
-    with pytest.raises(ToolError, match=rf"{tmp_path}/download: {told}"):
+def test_a_wrong_firmware_is_refused_with_a_reason(case: str, tmp_path: Path) -> None:
+    name, download, text = WRONG[case]
+    with pytest.raises(ToolError, match=rf"{tmp_path}/download: {text}"):
         make(boards.load(name), tmp_path, download())
 
 

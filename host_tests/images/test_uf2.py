@@ -167,9 +167,9 @@ WRONG: dict[str, tuple[str, Download, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_firmware_is_told_why(case: str, tmp_path: Path) -> None:
-    name, download, told = WRONG[case]
-    with pytest.raises(ToolError, match=rf"{tmp_path}/download: {told}"):
+def test_a_wrong_firmware_is_refused_with_a_reason(case: str, tmp_path: Path) -> None:
+    name, download, text = WRONG[case]
+    with pytest.raises(ToolError, match=rf"{tmp_path}/download: {text}"):
         make(boards.load(name), tmp_path, download())
 
 

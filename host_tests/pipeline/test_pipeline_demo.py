@@ -131,7 +131,7 @@ def test_its_boards_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with broker.embedded(users={"alice": "s3cret"}) as target, demo._boards(target) as boards:
         ((board, name),) = boards.items()
         try:
-            assert demo._told(board, name).published == 3
+            assert demo._boot_of(board, name).published == 3
         finally:
             board.stop()
 

@@ -178,7 +178,7 @@ class Demo:
                 self._others.start(target.host, target.port, self.user, password)
             made.run(show)
             ended = time.time()
-            boots = made.boots + [self._told(board, name) for board, name in real.items()]
+            boots = made.boots + [self._boot_of(board, name) for board, name in real.items()]
         if not made.complete:
             self._say("the fleet: not all that was published was acknowledged")
         self._say("working off what is there ...")
@@ -248,7 +248,7 @@ class Demo:
                 real[board] = name
             yield real
 
-    def _told(self, board: Command, name: str) -> truth.Boot:
+    def _boot_of(self, board: Command, name: str) -> truth.Boot:
         """Return what a board says, at its end, that it did."""
         board.wait(START)
         for line in board.words().splitlines():

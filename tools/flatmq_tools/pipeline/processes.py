@@ -82,8 +82,8 @@ def wait(
         if (now := moves()) != seen:
             seen, since = now, time.monotonic()
         if time.monotonic() - since > patience:
-            told = what if isinstance(what, str) else what()
-            raise CommandError(f"after {patience:g} s: {told}")
+            text = what if isinstance(what, str) else what()
+            raise CommandError(f"after {patience:g} s: {text}")
         time.sleep(look)
 
 

@@ -60,11 +60,11 @@ def _measured(
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                told = json.loads(line)
-                if isinstance(told, str):
-                    say(f"{which}: {chains.LABELS[told]}")
+                said = json.loads(line)
+                if isinstance(said, str):
+                    say(f"{which}: {chains.LABELS[said]}")
                 else:
-                    yield told[0], Figure(*told[1:])
+                    yield said[0], Figure(*said[1:])
             process.wait()
         finally:
             process.terminate()
@@ -116,30 +116,30 @@ def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path 
     console.print(Markdown(text))
     if path is not None:
         results.write(path, NAME, text)
-    if strict and not all(met for met, _ in _told(found)):
+    if strict and not all(met for met, _ in _goals(found)):
         raise BenchError("a goal is missed")
     return 0
 
 
-def _told(found: Mapping[str, Sequence[Figure]]) -> Iterable[tuple[bool, str]]:
+def _goals(found: Mapping[str, Sequence[Figure]]) -> Iterable[tuple[bool, str]]:
     """Return for each target whether it is met, and a sentence about it."""
     if "source" in found and "source-paho" in found:
         ratio = times(found, "source", "source-paho")
-        told = (
+        text = (
             f"In the receiver flatmq takes {ratio:.1f} times the rows per CPU second of paho-mqtt"
         )
-        yield ratio >= TIMES, f"{told} (the goal: {TIMES:g})."
+        yield ratio >= TIMES, f"{text} (the goal: {TIMES:g})."
     # From a broker, its pace decides how much comes with a read, and varies more than this.
     if "memory" in found and "memory-5" in found:
         share = times(found, "memory-5", "memory")
-        told = (
+        text = (
             f"In MQTT 5 the ingest takes {share:.2f} times the rows per CPU second of MQTT 3.1.1"
         )
-        yield share >= SHARE, f"{told} (the goal: {SHARE:g})."
+        yield share >= SHARE, f"{text} (the goal: {SHARE:g})."
     if "source" in found:
         rows_s = rate(found["source"])
-        told = f"From the broker to Spark's Parquet {results.number(rows_s)} rows/s"
-        yield rows_s >= ROWS, f"{told}, the start of the query included (the goal: {ROWS:,})."
+        text = f"From the broker to Spark's Parquet {results.number(rows_s)} rows/s"
+        yield rows_s >= ROWS, f"{text}, the start of the query included (the goal: {ROWS:,})."
 
 
 def section(found: Mapping[str, Sequence[Figure]], count: int, rounds: int) -> str:
@@ -153,6 +153,6 @@ def section(found: Mapping[str, Sequence[Figure]], count: int, rounds: int) -> s
             f"{rounds} rounds.",
             results.table(HEAD, rows(found)),
             legend,
-            *(text for _, text in _told(found)),
+            *(text for _, text in _goals(found)),
         ]
     )
