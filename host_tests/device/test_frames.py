@@ -67,7 +67,7 @@ MAY_BE_ON_HEAP = {
     "reasons": {"reason"},
     # The third is `replace`.
     "rare/saying": {"set_will", "set_credentials", "static string 129", "reconfigure"},
-    "setup": {"make", "make.<listcomp>"},
+    "setup": {"setup", "setup.<listcomp>"},
     # For CONNACK.
     "rare/qos2": {"resume"},
     # A message that is dropped, packet identifiers that are used up, and a loss; the last is
@@ -79,7 +79,7 @@ MAY_BE_ON_HEAP = {
     # The last are `difference` and `update`.
     "subscribing": {
         "subscribe",
-        "make",
+        "new",
         "encode",
         "encode.<listcomp>",
         "static string 82",
@@ -136,7 +136,7 @@ MAY_BE_ON_HEAP = {
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
     "v5/saying": {"set_will"},
     "v5/sending": {"publish_from"},
-    "v5/setup": {"make"},
+    "v5/setup": {"setup"},
     "v5/subscribing": {"subscribe", "subscribe.<genexpr>", "unsubscribe"},
     "wire": {"field", "connect"},
 }

@@ -217,7 +217,7 @@ def test_a_board_waits_for_room_only_while_something_is_to_leave(
     context = SimpleNamespace(wrap_socket=lambda s, **_: s)
     link = board.Link(TLS(insecure=True, reserve=False), "broker", 8883, context)
     with socket.socket() as s:
-        link._sock, link._poll = s, Poll()
+        link.socket, link.poll = s, Poll()
         assert link.stream() is s
         link.wait(5, False)  # ends the handshake
         for out in (True, True, False):

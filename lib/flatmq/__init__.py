@@ -216,7 +216,7 @@ class Client(port.Shown):
     subscriptions: "list[Subscription]"
     done: int  # of the message that goes to several handlers: how many have had it,
     limit: int  # of how many,
-    found: bool  # and whether there was one
+    found: bool  # and whether there was one; made with the first such message
 
     # The engine and `dial`: the connection
     hello: bytearray  # CONNECT
@@ -226,7 +226,7 @@ class Client(port.Shown):
     tries: int  # since the last steady one
     interval: int  # ms of silence before a PINGREQ
     tick: int  # ms between two looks at the clock at most
-    asked: bool  # a PINGREQ is queued, or not answered yet
+    asked: int  # when a PINGREQ was queued that is not answered yet, or 0; at 0 it is -1
     # (): disconnecting; bytes: what is still to be sent for it; bytearray: then it connects again
     leaving: "bytes | bytearray | tuple[()] | None"
     # `received` may have identifiers of an earlier session. 1: PINGRESP is awaited, 2: it came
@@ -306,7 +306,7 @@ class Client(port.Shown):
             return load("setup", "").new(kind, args, values)
 
         def __init__(self, *args, **values):
-            load("setup", "").make(self, *args, **values)
+            load("setup", "").setup(self, *args, **values)
 
     def __getattr__(self, name):
         # Rarely called methods are loaded with their first call.
@@ -455,7 +455,7 @@ class Client(port.Shown):
         except ValueError:
             return False  # called by a handler
         except StopIteration:
-            load("setup", "").run(self)  # Ctrl-C has ended the engine
+            load("setup", "").start(self)
             return False
         if ms is False or ms is True:
             return ms
@@ -471,7 +471,7 @@ class Client(port.Shown):
         except ValueError:
             return True
         except StopIteration:
-            load("setup", "").run(self)
+            self.poll()
             return True
         if left is False or left is True:
             return left

@@ -51,7 +51,7 @@ def step(c: "Client") -> "Any":
         elif ticks_diff(port.ticks_ms(), c.due) >= 0:
             lost(c, _NOT_CONNECTED, "connecting")
     except Exception as e:
-        lost(c, e, "connect" if link.address else "lookup")
+        lost(c, e, "connect")
         return None
     return stream
 
@@ -83,8 +83,9 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     if c.large:
         c.large.trusted = same
     c.sent = c.two.resume(c, sure) if c.two else 0
+    c.since = port.ticks_ms()
     if c.unsure:
-        c.asked = True
+        c.asked = c.since or -1
         c.acks.extend(b"\xc0\0")
     p = 0
     while p < c.end:
@@ -98,7 +99,6 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     c.stats.connects += 1
     c.error = None
     c.state = "online"
-    c.since = port.ticks_ms()
     i = c.tick
     if c.alone:
         c.alone.start()
@@ -159,7 +159,7 @@ def lost(c: "Client", error: "Any", step: "Any") -> None:
         drop("reasons", "strays", "show")
     if c.message is not None:
         c.limit = c.done = c.message.offset = c.message.size = 0
-    c.asked = False
+    c.asked = 0
     delay = min(c.retry_ms << min(c.tries, _DOUBLED), c.retry_max_ms)
     # From one half of the delay to the whole
     delay *= 256 + random.getrandbits(8)

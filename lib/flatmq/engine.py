@@ -53,7 +53,7 @@ _HOOK = const(2)
 
 
 def run(c: "Client") -> None:
-    """Start the engine, or another one after Ctrl-C has ended it.
+    """Start an engine.
 
     A generator that waits keeps the names of the module that has called it, so that is this one.
     """
@@ -95,7 +95,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     write: Any = None
     start = last = got = pos = more = wrote = heard = acked = 0
     again = 0  # how often the handlers of the first message have raised
-    pinged = -1
     mask = _MASK
     # A tuple made in advance, while there is memory: all but the end of a generator.
     raised = Exception, KeyboardInterrupt, SystemExit
@@ -106,18 +105,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     room = True  # to begin without another yield
     if what:
         what = _INTERRUPTED
-        c.connected = False
-        c.state = "waiting"
     ms = yield None
     while True:
         try:
             # 1. Return to the application; a poll that has received nothing waits before, once.
+            if got:
+                stats.received += got
+                got = 0
             if room:
                 room = False  # received packets waited for room to be acknowledged
             elif moved or not ms or ms < 0 or what:
-                if got:
-                    stats.received += got
-                    got = 0
                 if ms is None:
                     moved = True if left or acks else c.end > sent
                 ms = yield moved
@@ -183,16 +180,14 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if c.large and c.large.sending and n < c.timeout_ms:
                             n = c.timeout_ms - n  # bytes that leave show life, too
                         else:
-                            if pinged < 0:
+                            if not c.asked:
                                 e = now - heard & mask
                                 n = c.interval - (n if n > e else e)
-                                if n <= 0 and not c.asked:
-                                    c.asked = True
+                                if n <= 0:
+                                    c.asked = now or -1
                                     acks.extend(b"\xc0\0")
-                                if c.asked:
-                                    pinged = now
-                            if pinged >= 0:
-                                n = min(c.timeout_ms, c.interval) - (now - pinged & mask)
+                            if c.asked:
+                                n = min(c.timeout_ms, c.interval) - (now - c.asked & mask)
                                 if n <= 0:
                                     what = _NO_PINGRESP
                         c.due = now + (n if n < i else i) & mask
@@ -225,12 +220,21 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     have = size
                     calling = "read"
                     n = read(into)
+                    # The usual poll, which finds nothing to do, takes this short way.
+                    while n is None and not (ms or moved or left or acks or q or room or c.large):
+                        calling = 0
+                        ms = yield False
+                        if ms is None:
+                            break
+                        now = ticks()
+                        room = not now - c.due & _SIGN
+                        calling = "read"
+                        n = read(into)
                     calling = 0
                     if n is not None:
                         if n or n is False:  # reading nothing now: silence means nothing
                             heard = now
-                            pinged = -1
-                            c.asked = False
+                            c.asked = 0
                             if n:
                                 have += n
                                 moved = busy = True
@@ -327,6 +331,9 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 waits = True  # no room for the acknowledgement yet
                             if waits or what:
                                 break
+                            if first & 4:
+                                c.two = c.two or load("qos2")
+                                n = rx[e - 2] << 8 | rx[e - 1]
                         m.first = first
                         m.end = end
                         p = e
@@ -341,10 +348,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 h = routes[i]
                                 e = m.at
                         m.at = e
-                        if first & 4:
-                            c.two = c.two or load("qos2")
-                            i = rx[p - 2] << 8 | rx[p - 1]
-                        if not first & 4 or c.two.is_new(c, i):
+                        if not first & 4 or c.two.is_new(c, n):
                             if h is None:
                                 h = c.on_message
                             if h is None:
@@ -361,13 +365,13 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                     break
                                 calling = 0
                                 got += 1
-                            if first & 14 == 8:
+                            if first & 8 and not first & 6:
                                 stats.dup0 += 1
                         again = 0
                         if first & 6:
                             ack[0] = 0x40
                             if first & 4:
-                                c.two.keep(c, i)
+                                c.two.keep(c, n)
                                 ack[0] = 0x50
                             ack[2] = rx[p - 2]
                             ack[3] = rx[p - 1]
@@ -420,7 +424,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             c.alone.update()
                         if c.unsure:
                             c.unsure = 2
-                        c.due = now  # for requests that have waited for this
+                            c.due = now  # for requests that have waited for this
                     else:
                         c.sent = sent
                         if not opened:
@@ -459,12 +463,11 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     busy = waits
                     if waits and not acks:  # else the link may be dead: no room to acknowledge
                         heard = acked = now  # what has come since is not read
-                        pinged = -1
-                        c.asked = False
+                        c.asked = 0
                     room = at != start and not moved  # what was held back is handled: read more
 
             # 6. Write; what has begun is finished before anything else.
-            while write and not what and (left or acks or c.end or c.alone or c.large):
+            while write and not what and (left or acks or q or c.alone or c.large):
                 if not left:
                     held = False
                     if not opened:

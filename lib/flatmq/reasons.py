@@ -69,6 +69,8 @@ def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
             kind = "resource" if error >> 1 == 16 else "protocol"  # something is too small here
             made = MQTTError(kind, f"packet {step:#x}: {text}")
     if not made:
+        if step == "connect" and link.address is None:
+            step = "lookup"
         short = step == "lookup" or isinstance(error, MemoryError)
         kind = "resource" if short else "closed"
         text = "closed by the peer" if error is _END else f"{type(error).__name__}: {error}"

@@ -34,6 +34,14 @@ class Stats(Shown):
     losses: int  # connections that ended, or could not be made
 
 
+def start(c: Client) -> None:
+    """Start another engine: Ctrl-C has ended the one before."""
+    if c.stream:
+        c.connected = False
+        c.state = "waiting"
+    run(c)
+
+
 def new(kind: "Any", args: tuple, values: dict) -> "Any":
     """Return a client of the class for its version. The arguments are those of `Client`."""
     if kind is Client and values.get("version", 4) in (5, None):
@@ -42,7 +50,7 @@ def new(kind: "Any", args: tuple, values: dict) -> "Any":
     return object.__new__(kind)
 
 
-def make(
+def setup(
     c: Client,
     client_id: "bytes | str | None" = None,
     host: str = "",
@@ -171,8 +179,8 @@ answers 64 8 268435456"""
     c.requests = []
     c.received = ()
     c.qos = c.end = c.kept = c.pending = c.learned = c.index = c.done = c.limit = 0
-    c.sent = c.began = c.tries = c.due = 0
-    c.full = c.connected = c.session_present = c.asked = c.apart = c.found = False
+    c.sent = c.began = c.tries = c.due = c.asked = 0
+    c.full = c.connected = c.session_present = c.apart = False
     c.unsure = 0
     c.trusted = 1
     # A random first packet identifier: a reboot must not reuse those that it left in flight.

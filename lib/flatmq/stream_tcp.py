@@ -26,9 +26,9 @@ class TCP:
         self.host = host
         self.port = port
         self.address: Any = None
-        self._sock: Any = None
-        self._poll: Any = None
-        self._mask = 0
+        self.socket: Any = None
+        self.poll: Any = None
+        self.out: Any = None
 
     def resolve(self) -> None:
         """Look up the name. Blocks, on every port of MicroPython."""
@@ -43,7 +43,7 @@ class TCP:
     def connect(self) -> None:
         """Begin to connect."""
         a = self.address
-        self._sock = s = socket.socket(a[0], socket.SOCK_STREAM)
+        self.socket = s = socket.socket(a[0], socket.SOCK_STREAM)
         s.setblocking(False)
         if hasattr(socket, "TCP_NODELAY"):
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -52,16 +52,16 @@ class TCP:
         except OSError as e:
             if e.errno != errno.EINPROGRESS:
                 raise
-        self._poll = select.poll()
-        self._mask = select.POLLOUT
-        self._poll.register(s, self._mask)
+        self.poll = select.poll()
+        self.poll.register(s, select.POLLOUT)
+        self.out = None
 
     def stream(self):
         """Return the socket once it is connected, None before."""
-        for _, event in self._poll.ipoll(0):
+        for _, event in self.poll.ipoll(0):
             if event & (select.POLLERR | select.POLLHUP):
                 raise OSError(errno.ECONNREFUSED)
-            return self._sock
+            return self.socket
         return None
 
     def wait(self, ms: int, out: bool) -> None:
@@ -70,18 +70,17 @@ class TCP:
         With `out`, room to write ends the wait too. Without a connection, wait for that
         time.
         """
-        if not self._sock:
+        if not self.socket:
             time.sleep_ms(ms)
             return
-        mask = select.POLLIN | select.POLLOUT if out else select.POLLIN
-        if mask != self._mask:
-            self._mask = mask
-            self._poll.modify(self._sock, mask)
-        self._poll.ipoll(ms)
+        if out != self.out:
+            self.out = out
+            self.poll.modify(self.socket, select.POLLIN | select.POLLOUT if out else select.POLLIN)
+        self.poll.ipoll(ms)
 
     def close(self) -> None:
         """Close the socket, and forget it."""
-        s = self._sock
-        self._sock = self._poll = None
+        s = self.socket
+        self.socket = self.poll = None
         if s:
             s.close()

@@ -31,9 +31,9 @@ def subscribe(
     checked, names = encode(filters, qos, self.max_qos, chunks)
     kept = replace(self, checked, handler)
     self.subs = load("subs", "")
-    new = make(checked, names, handler, qos, chunks)
+    made = new(checked, names, handler, qos, chunks)
     extend(self, len(kept) + 1)
-    return add(self, kept, new)
+    return add(self, kept, made)
 
 
 def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]") -> Subscription:
@@ -44,8 +44,8 @@ def unsubscribe(self: "Client", filters: "bytes | str | list[bytes] | list[str]"
     """
     checked, names = encode(filters, 0, 0)
     self.subs = load("subs", "")
-    new = make(checked, names, None, 0, False)
-    return update(self, self.subscriptions, checked, None, new)
+    made = new(checked, names, None, 0, False)
+    return update(self, self.subscriptions, checked, None, made)
 
 
 def withdraw(self: "Client", subscription: Subscription) -> None:
@@ -86,7 +86,7 @@ def update(
     return send(c, requests)
 
 
-def make(
+def new(
     filters: "list[bytes]", names: "list[bytes]", handler, qos: int, chunks: bool
 ) -> Subscription:
     """Return a new subscription, or a request to end one."""

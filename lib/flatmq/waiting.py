@@ -16,9 +16,10 @@ def ping(self: "Client") -> None:
     keep alive if that is shorter.
     """
     if self.connected and not self.asked and self.leaving is None:
-        self.asked = True
+        self.asked = port.ticks_ms() or -1
         self.acks.extend(b"\xc0\0")
-        self.due = port.ticks_ms()
+        if self.timeout_ms < self.tick:  # else there is a look at the clock in time
+            self.due = self.asked
 
 
 def wait(self: "Client", timeout_ms: int = 10000) -> bool:

@@ -117,7 +117,7 @@ class Client5(Client):
     else:
 
         def __init__(self, *args, **values):
-            load("setup", "v5.").make(self, *args, **values)
+            load("setup", "v5.").setup(self, *args, **values)
 
     # Found at once, not in the class below.
     poll = Client.poll

@@ -25,7 +25,7 @@ def new(args: tuple, values: dict) -> "Client5":
     return client
 
 
-def make(
+def setup(
     c: "Client5",
     *args: "Any",
     version: "int | None" = 5,
@@ -79,7 +79,7 @@ def make(
     c.strict = c.greeting = False
     c.high = -3  # as `carry` sets it
     c.aliases = c.numbered = 0
-    load("setup", "").make(c, *args, version=5, five=packets, **given)
+    load("setup", "").setup(c, *args, version=5, five=packets, **given)
     if auth and not c.password:
         c.password = load("hello", "v5.").keep
     if not MICROPYTHON:  # where a message has no __getattr__

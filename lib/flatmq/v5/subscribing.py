@@ -2,7 +2,7 @@
 
 from ..message import NEVER
 from ..port import const, load
-from ..subscribing import add, encode, extend, make, replace
+from ..subscribing import add, encode, extend, new, replace
 from ..subscribing import unsubscribe as end
 from ..wire import number, put_length
 
@@ -50,30 +50,30 @@ def subscribe(
         raise ValueError("no_local must be False with $share")
     kept = replace(self, checked, handler)
     self.subs = load("subs", "")
-    new: Any = make(checked, names, handler, qos, chunks)
-    new.identifier = 0
-    new.head = b"\0"
+    made: Any = new(checked, names, handler, qos, chunks)
+    made.identifier = 0
+    made.head = b"\0"
     if self.five:
-        new.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
-        new.identifier = self.numbered + 1
+        made.qos |= no_local << 2 | retain_as_published << 3 | retain_handling << 4
+        made.identifier = self.numbered + 1
         s: Any
         for s in self.subscriptions:
             if s.filters == checked:  # messages with the old identifier may be on their way
-                new.identifier = s.identifier
+                made.identifier = s.identifier
         if self.bulk is None:  # else each message would carry it
             head = bytearray((0, _IDENTIFIER))
-            put_length(head, new.identifier)
+            put_length(head, made.identifier)
             head[0] = len(head) - 1
-            new.head = bytes(head)
-        _allow(self, new)
+            made.head = bytes(head)
+        _allow(self, made)
     blocks = self.blocks
     self.blocks = None  # if memory is short here, they are claimed again
     extend(self, len(kept) + 1)
     if blocks:
         more = self.learned - len(blocks)
         self.blocks = blocks + [bytearray(NEVER) for _ in range(more)]
-    self.numbered = max(self.numbered, new.identifier)
-    return add(self, kept, new)
+    self.numbered = max(self.numbered, made.identifier)
+    return add(self, kept, made)
 
 
 def _allow(c, r):
@@ -93,5 +93,5 @@ def unsubscribe(self: "Client5", filters: "bytes | str | list[bytes] | list[str]
     """
     if self.five:
         checked, names = encode(filters, 0, 0)
-        _allow(self, make(checked, names, None, 0, False))
+        _allow(self, new(checked, names, None, 0, False))
     return end(self, filters)
