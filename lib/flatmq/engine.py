@@ -424,7 +424,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             c.alone.update()
                         if c.unsure:
                             c.unsure = 2
-                            c.due = now  # for requests that have waited for this
+                        if c.requests:
+                            c.due = now  # they have waited for this
                     else:
                         c.sent = sent
                         if not opened:
