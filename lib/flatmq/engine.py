@@ -503,7 +503,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 c.large.resume()
                                 continue
                             break
-                        if c.leaving or c.leaving == b"":
+                        if c.leaving is not None and c.leaving != ():
                             break
                         src = q
                         left = c.end - sent

@@ -5,6 +5,9 @@ remembered. The search starts at the last name found, so names that repeat in th
 found at once.
 """
 
+# Imported builtins are found without a miss in the module.
+from builtins import bytes
+
 from . import is_name
 from .port import MICROPYTHON, Shown, const, load
 
