@@ -262,7 +262,9 @@ LOADED = """
 import sys
 from flatmq import Client
 got = []
-client = Client({name!r}, {host!r}, {port}, version=5, on_message=lambda m: got.append(m.retain))
+client = Client(
+    {name!r}, {host!r}, {port}, version=5, on_message=lambda m: got.append(m.retain){more}
+)
 client.subscribe(b"t", client.on_message, 1, retain_as_published={retain})
 client.start()
 while not client.connected:
@@ -275,9 +277,11 @@ print(*sorted(name for name in sys.modules if name.startswith("flatmq")))
 """
 
 
-def _loaded(broker: FakeBroker, name: bytes, retain: bool) -> str:
+def _loaded(broker: FakeBroker, name: bytes, retain: bool, more: str = "") -> str:
     """Return the modules that a board has loaded once it has published and received."""
-    program = LOADED.format(name=name, host=broker.host, port=broker.port, retain=retain)
+    program = LOADED.format(
+        name=name, host=broker.host, port=broker.port, retain=retain, more=more
+    )
     done = subprocess.run(
         [*interpreter_command("micropython", "192k"), "-c", program],
         env=interpreter.environment(bytecode.library()),
@@ -291,12 +295,13 @@ def _loaded(broker: FakeBroker, name: bytes, retain: bool) -> str:
     return modules
 
 
-def test_neither_an_assigned_name_nor_a_retained_message_keeps_code_loaded(
+def test_an_assigned_name_a_retained_message_and_a_password_keep_no_code_loaded(
     broker: FakeBroker,
 ) -> None:
     usual = _loaded(broker, b"mine", False)
     assert "flatmq.engine" in usual
     assert _loaded(broker, b"", False) == usual
+    assert _loaded(broker, b"mine", False, ", user='me', password=lambda: 'a token'") == usual
     assert _loaded(broker, b"mine", True) == usual
 
 

@@ -45,6 +45,7 @@ def step(c: "Client") -> "Any":
         if stream:
             if c.password:
                 load("hello", "").update(c)
+            drop("hello", "wire")
             c.stream = stream
             c.state = "greeting"
             c.due = ticks_add(port.ticks_ms(), c.timeout_ms)

@@ -46,13 +46,16 @@ def drop(*names: str) -> None:
     """
     if MICROPYTHON:
         try:
-            for name in names:
-                for package in "flatmq flatmq.rare flatmq.v5".split():  # noqa: SIM905 (less memory)
-                    path = package + "." + name
-                    module = sys.modules.get(path)
-                    if module and not getattr(module, "held", False):
-                        del sys.modules[path]
-                        sys.modules[package].__dict__.pop(name, None)
+            for path in list(sys.modules):
+                package, _, name = path.rpartition(".")
+                module = sys.modules.get(path)
+                if (
+                    (module and name in names)
+                    and (package + ".")[:7] == "flatmq."
+                    and not getattr(module, "held", False)
+                ):
+                    del sys.modules[path]
+                    sys.modules[package].__dict__.pop(name, None)
         except MemoryError:  # the rest goes the next time
             pass
     collect()

@@ -4,7 +4,7 @@ import random
 
 from . import Client
 from .engine import run
-from .port import MICROPYTHON, Shown, const, drop, load
+from .port import MICROPYTHON, Shown, collect, const, drop, load
 from .wire import connect, number
 
 TYPE_CHECKING = const(0)
@@ -139,7 +139,7 @@ answers 64 8 268435456"""
     if c.password and user is None and not five:
         raise ValueError("password needs a user")
     connect(c, client_id, user, None if c.password else password, None)
-    drop("hello")  # before the buffers: there is room for them then
+    collect()  # before the buffers: there is room for them then
     # A quarter of the keep alive is left for the journey of PINGREQ.
     c.interval = keepalive * 750 or _NEVER
     c.timeout_ms = timeout * 1000
@@ -193,4 +193,4 @@ answers 64 8 268435456"""
     n.received = n.unrouted = n.skipped = n.strays = n.dup0 = n.resent = n.renewed = 0
     n.refused = n.dropped = n.downgraded = n.connects = n.losses = 0
     run(c)
-    drop("setup", "hello", "wire")
+    drop("setup")  # and `dial` lets go of `wire`: `subscribe` may need it before
