@@ -49,10 +49,13 @@ def _measured(
     names: Sequence[str], count: int, say: Callable[[str], None], which: str
 ) -> Iterable[tuple[str, Figure]]:
     say(f"{which}: Spark starts")
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory() as hides:
+        # The extra "pipeline" does not bring pandas, which pyarrow imports where it is installed.
+        Path(hides, "pandas.py").write_text("raise ImportError")
+        usual = environment()
         process = subprocess.Popen(
             [sys.executable, "-m", chains.__name__, str(count), *names],
-            env=environment(),
+            env={**usual, "PYTHONPATH": os.pathsep.join([hides, usual["PYTHONPATH"]])},
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
