@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from flatmq_rigs import emulated
 from flatmq_rigs.bench import work
 from flatmq_rigs.bench.clients import CLIENTS, Client
 from flatmq_rigs.bench.figures import ALL, CPU, HELD, OPERATIONS, RATE, SMALLEST, TARGETS, Results
@@ -177,8 +178,11 @@ def main(
         bench.run([each for each in CLIENTS if bench.prepare(each)], rounds, progress)
         try:
             bench.results.work = work.measure(build)
+            work.on_board(bench.results.work, emulated.firmware("pico_w"), build)
         except interpreter.InterpreterError as error:
             bench.results.failures[work.FLATMQ, work.SECTION] = str(error)
+        except (PeerError, emulated.NotHereError) as error:
+            bench.results.work.notes.append(f"{work.BOARD}: {error}")
     sections = {
         SECTION: Report(CLIENTS, bench.results).markdown(facts),
         work.SECTION: bench.results.work.markdown(),

@@ -1,8 +1,12 @@
-"""The interpreter's work alone, measured over a link in memory on 64 and on 32 bits."""
+"""The interpreter's work alone, over a link in memory: on 64 and 32 bits, and on a board."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +28,7 @@ RATIOS = {
     (WEBSOCKET, FLATMQ): "WebSocket / TCP",
 }
 BITS = ("64-bit", "32-bit")
+BOARD = "Pico W, emulated"
 # Operation of device/work.py -> what it is, as the rows of the table.
 OPERATIONS = {
     "publish": "publish QoS 0, `flush` after each",
@@ -50,6 +55,22 @@ _DEVICE = Path(__file__).parent / "device"
 _MODULES = ("memory", "packets", "work")
 _HEAP_KB = 8192
 _ROUND = "work.measure_round(clients, 256)"  # messages of each operation, at least
+# The emulated clock does not depend on this machine. The first round also loads modules.
+_SKETCH = """\
+import gc, work
+clients = [work.Flatmq(), work.Umqtt()]
+work.measure_heap(clients)
+for i in range(3):
+    gc.collect()
+    work.measure_round(clients, 48)
+    print("@round", i)
+"""
+# umqtt.simple, whose sockets are replaced before it is loaded.
+_PACKAGE = """\
+import sys
+import umqtt_simple as simple
+sys.modules["umqtt.simple"] = simple
+"""
 
 
 @dataclass
@@ -99,12 +120,36 @@ class Work:
             "`make bench`: over a link in memory, whose calls take next to no time. On a board "
             "they do: 204 µs for a write and 30 µs for a read on a Pico W, and umqtt.simple makes "
             "several per message. B: bytes of heap that a message leaves behind. On 64 bits, "
-            "MicroPython's module `websocket` masks what is sent. The other interpreter lacks it.",
+            "MicroPython's module `websocket` masks what is sent. 32-bit is MicroPython under "
+            "node, where each call of a function costs more than on a board.",
         ]
-        for bits in BITS:
+        for bits in (*BITS, BOARD):
             if any(key[0] == bits for key in self.rounds):
                 parts += [f"### {bits}", table([*head, *RATIOS.values()], self.rows(bits))]
         return "\n\n".join([*parts, *self.notes])
+
+
+def on_board(work: Work, firmware: str, build: Path) -> None:
+    """Measure on an emulated Pico W with a `firmware`. Raises PeerError or InterpreterError."""
+    with tempfile.TemporaryDirectory(prefix="flatmq-work-") as name:
+        folder = Path(name)
+        for module in _MODULES:
+            shutil.copy(_DEVICE / f"{module}.py", folder)
+        shutil.copy(umqtt_simple(build), folder / "umqtt_simple.py")
+        (folder / "umqtt.py").write_text(_PACKAGE, encoding="utf-8")
+        (folder / "main.py").write_text(_SKETCH, encoding="utf-8")
+        command = [sys.executable, "-m", "flatmq_tools.cli", "emulate", "pico_w", name]
+        done = subprocess.run(
+            [*command, "--firmware", firmware],
+            env={**os.environ, "COLUMNS": "200"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise interpreter.InterpreterError(done.stdout + done.stderr)
+    lines = [line.partition("| ")[2] for line in done.stdout.splitlines() if "| @" in line]
+    first = lines.index("@round 0")
+    heap = [line for line in lines[:first] if line.startswith("@heap")]
+    work.add(BOARD, heap + [line for line in lines[first:] if line.startswith("@us")])
 
 
 def measure(build: Path, rounds: int = ROUNDS) -> Work:

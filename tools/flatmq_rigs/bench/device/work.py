@@ -16,8 +16,9 @@ import packets
 from packets import PAYLOAD, TOPICS, seen
 
 BURST = 8
-TURNS = 16  # of a loop that is clocked as a whole
-_RING = 8192
+_SMALL = gc.mem_free() < 300_000  # a board
+TURNS = 3 if _SMALL else 16  # of a loop that is clocked as a whole
+_RING = 2048 if _SMALL else 8192
 _PINGRESP = b"\xd0\0"
 _SOME = 64  # messages of a mix, which are sent over and over
 
