@@ -44,6 +44,7 @@ def drop(*names: str) -> None:
 
     One that another module keeps says so by `held`: otherwise it would be loaded twice.
     """
+    found = False
     if MICROPYTHON:
         try:
             for path in list(sys.modules):
@@ -56,6 +57,8 @@ def drop(*names: str) -> None:
                 ):
                     del sys.modules[path]
                     sys.modules[package].__dict__.pop(name, None)
+                    found = True
         except MemoryError:  # the rest goes the next time
-            pass
-    collect()
+            found = True
+    if found:
+        collect()

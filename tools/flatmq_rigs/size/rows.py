@@ -234,5 +234,5 @@ print("@us", imported - begun, sent - begun, loaded - loading)
 """
 # The same for time, in loads of the broker.
 ASKED_LOADS = 11.6
-NOW_LOADS = 23.2
+NOW_LOADS = 20.0
 BOUND_LOADS = ASKED_LOADS if NOW_LOADS <= ASKED_LOADS else 1.1 * NOW_LOADS
