@@ -96,6 +96,7 @@ ERRORS = [
     (["esp32", "--flash-size", "2MB"], "flash.filesystem_size = 0x0: must be at least"),
     (["pico", "--flash-size", "16MB"], "pico: its firmware has one place for the filesystem"),
     (["pico", "--set", "ssid"], "--set ssid: must be KEY=VALUE"),
+    (["pico", "--ota-version", "2"], "--ota-version needs --ota-key"),
     (["pico", "--out", "/proc/there/is.uf2"], "/proc/there/is.uf2: "),
 ]
 

@@ -302,8 +302,9 @@ def logs(
 
     if (board is None) != (broker is None) or (broker and port):
         raise click.UsageError("give BOARD and --broker, or --port, or none of them")
+    common.check_reached(broker, user, trust)
     if broker is None or board is None:
-        return serial_logs.main(port)
+        return serial_logs.main(port, seconds=seconds)
     return remote_logs.main(desk_client.reached(broker, user, trust), board, seconds)
 
 
@@ -419,6 +420,7 @@ def emulate(
     """
     from . import emulate as emulators
 
+    common.check_reached(broker, user, trust)
     return emulators.main(
         board,
         firmware,

@@ -103,6 +103,16 @@ def values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def missing(chosen: dict[str, Any], network: str) -> list[str]:
+    """Return a remark that names the empty settings without which a board has no network."""
+    needed = ("wifi.ssid", "broker.host") if network == "wifi" else ()
+    given = values(chosen)
+    empty = [key for key in needed if not given.get(key)]
+    if not empty:
+        return []
+    return [f"Not set: {', '.join(empty)}. Set them in boards/settings.json or with --set."]
+
+
 def _like(example: Any, value: Any, text: str, override: str) -> Any:
     """The value as the example's kind. Raises ToolError if it is of another."""
     if isinstance(example, str):

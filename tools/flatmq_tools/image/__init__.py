@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -173,21 +172,11 @@ def main(
             f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
             f"  mpremote romfs deploy {rom}",
         ]
-    lines += remarks + _missing(board, chosen)
+    lines += remarks + settings.missing(chosen, board.network)
     for line in lines:
         # Commands are there to be copied: no line is broken.
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
-
-
-def _missing(board: boards.Board, chosen: dict[str, Any]) -> list[str]:
-    """Return a remark that names the empty settings without which the board has no network."""
-    wanted = ("wifi.ssid", "broker.host") if board.network == "wifi" else ()
-    values = settings.values(chosen)
-    empty = [key for key in wanted if values.get(key) == ""]
-    if not empty:
-        return []
-    return [f"Not set: {', '.join(empty)}. Set them in boards/settings.json or with --set."]
 
 
 def _bytes(size: str) -> int:
