@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from rich.console import Console
 
 from flatmq import Client
 from flatmq_tools import broker
@@ -29,6 +30,15 @@ def test_losses_are_counted_within_a_boot() -> None:
         watch.take("dev/pico/telemetry", pack(boot, seq, temp=1))
     device = watch.devices["pico"]
     assert (device.packs, device.lost, device.boots) == (6, 3, 2)
+
+
+def test_a_name_is_whole_in_a_narrow_terminal() -> None:
+    watch = Watch()
+    watch.take("dev/pico-e6614103e7452d2f/telemetry", pack(1, 1, temp=21.5, humidity=40))
+    console = Console(width=60)
+    with console.capture() as shown:
+        console.print(watch.table())
+    assert "pico-e6614103e7452d2f" in shown.get()
 
 
 def test_what_is_no_pack_is_told_with_the_board() -> None:
