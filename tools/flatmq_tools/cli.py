@@ -81,7 +81,6 @@ def crashes(
     desk: common.Reached,
     board: common.Board = None,
     *,
-    trace: Annotated[bool, "Show whole tracebacks, also without BOARD."] = False,
     clear: Annotated[bool, "Remove the crash of BOARD from the broker."] = False,
 ) -> int:
     """Show the crashes that boards published to a broker.
@@ -92,7 +91,7 @@ def crashes(
 
     if clear and not board:
         raise click.UsageError("--clear needs BOARD")
-    return reports.main(desk, board, trace, clear)
+    return reports.main(desk, board, clear)
 
 
 class _Range(click.FloatRange):
@@ -324,9 +323,6 @@ def image(
         common.OUTPUT,
         "Image file to write.  [default: build/BOARD.uf2 or build/BOARD.bin]",
     ] = None,
-    filesystem_only: Annotated[
-        bool, "Leave the firmware out of the image; --firmware is only checked."
-    ] = False,
     romfs: Annotated[bool, "Put the modules into a ROMFS image."] = False,
     flash_size: Annotated[
         str | None,
@@ -348,7 +344,6 @@ def image(
         sketch=sketch,
         overrides=overrides,
         out=out,
-        filesystem_only=filesystem_only,
         with_romfs=romfs,
         flash_size=flash_size,
         slots=slots,

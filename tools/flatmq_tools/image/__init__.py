@@ -51,7 +51,6 @@ def make(
     files: dict[str, bytes],
     *,
     firmware_file: Path | None = None,
-    filesystem_only: bool = False,
     with_romfs: bool = False,
 ) -> Made:
     """Everything but the writing of files. `files` as of `contents.contents`.
@@ -83,8 +82,6 @@ def make(
                 version = firmware.check_bin(data, board)
         except ToolError as error:
             raise ToolError(f"{firmware_file}: {error}") from error
-    if filesystem_only:
-        data, blocks = b"", []
 
     offset = 0
     used: Sequence[int] = range(flash.filesystem_size // flash.block)
@@ -127,7 +124,6 @@ def main(
     sketch: str | None = None,
     overrides: tuple[str, ...] = (),
     out: Path | None = None,
-    filesystem_only: bool = False,
     with_romfs: bool = False,
     flash_size: str | None = None,
     slots: package.Slots | None = None,
@@ -156,10 +152,9 @@ def main(
             board,
             files,
             firmware_file=firmware_file,
-            filesystem_only=filesystem_only,
             with_romfs=with_romfs,
         )
-    alone = filesystem_only or firmware_file is None
+    alone = firmware_file is None
     if out is None:
         out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
     folders.write(out, made.image)
