@@ -75,6 +75,7 @@ def test_it_shows_what_boards_send(running: broker.Broker) -> None:
     ("address", "text"),
     [
         ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"),
+        ("[::1]:1", "no broker answers at [::1]:1"),
         ("a..b", "a..b: no such host"),  # which no name server is asked for
     ],
 )

@@ -152,7 +152,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _on(board, "", {**old, "/mine.txt": b"kept"})
         shown = said(*deploy, "--set", "wifi.ssid=home")
         assert " 0 unchanged" in shown
-        assert "Not set: broker.host. " in shown  # the sketch would end with it
+        assert "does not start with these settings: broker.host is empty" in shown
         (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
         assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with _logs(board.address) as shown:

@@ -31,8 +31,7 @@ def main(
     board = boards.load(name)
     folder = contents.find_sketch(sketch or board.sketch)
     overrides = list(overrides)
-    chosen = settings.load(overrides)
-    ready, keys, remarks = board_tls.prepare_for(board, chosen)
+    ready, keys, remarks = board_tls.prepare_for(board, settings.load(overrides))
     files = contents.contents(folder, ready) | keys
     address = connected.choose(port, name)
     console.print(f"{folder.name} goes to the {board.title} at {address}", highlight=False)
@@ -47,7 +46,7 @@ def main(
         elif SETTINGS in files:
             # A private key that no setting names does not stay on the board.
             remote.remove(path for path in board_tls.PATHS.values() if path not in files)
-            for line in settings.missing(chosen, board.network):
+            for line in settings.remarks(ready, board.network):
                 console.print(line, highlight=False, soft_wrap=True)
         put(remote, files, console)
         remote.reset()

@@ -167,7 +167,7 @@ def main(
             f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
             f"  mpremote romfs deploy {rom}",
         ]
-    lines += remarks + settings.missing(chosen, board.network)
+    lines += remarks + settings.remarks(ready, board.network)
     for line in lines:
         # Commands are there to be copied: no line is broken.
         console.print(line, markup=False, highlight=False, soft_wrap=True)
