@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+import typed_command
 from flatmq import Client
 from flatmq_tools import broker
 from flatmq_tools.watch import Watch
@@ -45,6 +46,21 @@ def test_what_is_no_pack_is_told_with_the_board() -> None:
     watch = Watch()
     assert watch.take("dev/pico/telemetry", b"21.5") == "pico: not an array of records"
     assert watch.trouble == ["pico: not an array of records"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("watch", "--user", "\udcff"), ("crashes", ""), ("logs", "", "--broker"),
+     ("logs", "a" * 70_000, "--broker"), ("crashes", "a/b"), ("ota", "cancel", "\udcff")],
+    ids=str,
+)  # fmt: skip
+def test_a_name_that_cannot_be_is_a_sentence(
+    words: tuple[str, ...], running: broker.Broker
+) -> None:
+    at = words.index("ota") + 2 if "ota" in words else len(words) if "--broker" in words else 1
+    done = typed_command.flatmq(*words[:at], running.address, *words[at:])
+    assert done.exit_code
+    assert done.output.splitlines()[-1].startswith("Error: ")
 
 
 @pytest.fixture

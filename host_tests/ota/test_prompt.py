@@ -105,6 +105,15 @@ def test_a_push_that_nobody_answers_says_so(
     assert done.output.splitlines()[-1] == "pico-9 has not reported a result"
 
 
+def test_a_package_that_is_cut_short_is_not_sent(key_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "two.package"
+    file.write_bytes(package.make("pico_w", None, "2").written()[:-1])
+    words = ("127.0.0.1:1", "pico-9", file, "--signing-key", key_file)
+    with pytest.raises(ToolError, match="is damaged or cut short"):
+        package.read(file)
+    assert typed_command.flatmq("ota", "push", *words).exit_code == 1
+
+
 @pytest.mark.parametrize("text", ["chr(1) * 600", "'\\n' * 600", "chr(8364) * 600"])
 def test_an_answer_that_json_makes_longer(
     board: Board, near: broker.Broker, key_file: Path, text: str

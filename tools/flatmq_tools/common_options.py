@@ -27,8 +27,10 @@ THERE = click.Path(exists=True, file_okay=False, path_type=Path)
 
 def _board_name(name: str) -> str:
     """Check the name of a board, which is a level of its topics."""
-    if set(name) & set("+#/"):
-        raise ValueError(f"must be the name of a board without + # and /, not {name!r}")
+    from .ota.boards import is_board
+
+    if not is_board(name):
+        raise ValueError(f"must be the name of a board without + # and /, not {name[:80]!r}")
     return name
 
 
