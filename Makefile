@@ -1,4 +1,4 @@
-# make demo · tools · test · test-board · proofs · lint · docs · release · pipeline · firmware · flash · deploy · bench · size · clean
+# make demo · tools · test · test-board · proofs · lint · docs · release · pipeline · firmware · bench · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto, node and Chromium are installed with apt-get where that is allowed, by targets that need
@@ -42,24 +42,22 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo tools test test-board proofs lint docs release pipeline firmware flash deploy bench size \
+.PHONY: help demo tools test test-board proofs lint docs release pipeline firmware bench size \
   clean mosquitto chromium wasm aedes
 
 help:
-	@echo "make demo      a board's sketch publishes, this machine receives: a look in a few seconds"
-	@echo "make tools     the flatmq command, with all that it needs for boards, and the client for mip"
-	@echo "make test      lint, types and the tests; TESTS=host_tests/unit for some, WORKERS=0 for one process"
-	@echo "make test-board EMULATE=firmware.uf2  the tests with a board, emulated; or BOARD_PORT=... for a real one"
-	@echo "make proofs    every test and every proof in its long form, in hours; writes docs/results.md"
-	@echo "make lint      ruff, mypy, the boards' types, and who writes the client's state"
-	@echo "make docs      the documentation as a site, in build/site; a broken link is an error"
-	@echo "make release   the wheel, the sdist, the packages for mip as .mpy, and the notes, in build/release"
-	@echo "make pipeline  200 boards, the ingest, Spark's jobs and the report, in two minutes"
-	@echo "make firmware BOARD=pico_w [FIRMWARE=file]  build a board's image in build; SKETCH, SET=key=value, FLASH_SIZE"
-	@echo "make flash BOARD=pico_w   write that image to the board; PORT if there are several"
-	@echo "make deploy BOARD=pico_w  write sketch and client to a board that runs MicroPython; PORT, SKETCH, SET"
+	@echo "make demo      a sketch publishes, this machine receives; a few seconds"
+	@echo "make tools     the flatmq command for boards, and the client for mip"
+	@echo "make test      lint, types and tests; TESTS=host_tests/unit, WORKERS=0"
+	@echo "make test-board  tests with a board: EMULATE=firmware.uf2 or BOARD_PORT=..."
+	@echo "make proofs    every proof in its long form, in hours; writes docs/results.md"
+	@echo "make lint      ruff, mypy, the boards' types, and who writes client state"
+	@echo "make docs      the documentation as a site, in build/site"
+	@echo "make release   the wheel, the sdist and the packages for mip, in build/release"
+	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report; two minutes"
+	@echo "make firmware  an image: BOARD=pico_w; FIRMWARE, SKETCH, SET, FLASH_SIZE"
 	@echo "make bench     flatmq beside other clients; writes docs/results.md"
-	@echo "make size      memory that the client holds in each state, and its start; writes docs/results.md"
+	@echo "make size      the client's memory and start; writes docs/results.md"
 	@echo "make clean     remove .venv and what was built"
 	@echo "More measurements: $(BIN)/python -m flatmq_rigs --help, after make test"
 
@@ -82,14 +80,6 @@ proofs: mosquitto chromium wasm aedes lint
 firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
 	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")$(if $(FLASH_SIZE), --flash-size $(FLASH_SIZE))
-
-flash: $(VENV)/boards.stamp
-	@$(if $(wildcard build/$(BOARD).*),,echo "make flash BOARD=...: make firmware BOARD=... FIRMWARE=... comes first" >&2; exit 1)
-	@$(BIN)/flatmq flash $(BOARD) $(firstword $(wildcard build/$(BOARD).*))$(if $(PORT), --port $(PORT))
-
-deploy: $(VENV)/boards.stamp
-	@$(if $(BOARD),,echo "make deploy BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
-	@$(BIN)/flatmq deploy $(BOARD)$(if $(PORT), --port $(PORT))$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")
 
 tools: $(VENV)/boards.stamp build/mip/package.json
 	@echo "$(BIN)/flatmq is there; '. $(BIN)/activate' puts it on the PATH"

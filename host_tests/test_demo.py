@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,11 @@ def test_ctrl_c_ends_it_with_its_table() -> None:
     assert re.search(r"allocated per publish +0 bytes", shown), shown
     assert shown.endswith("stopped\n")
     assert "KeyboardInterrupt" not in shown
+
+
+def test_a_message_whose_report_ctrl_c_has_cut_is_not_repeated() -> None:
+    run = demo.Run(sent=[1, 2], arrived=Counter({1: 2, 2: 1, 3: 1}))
+    assert run.repeated == 1
 
 
 def test_without_an_interpreter_the_same_sketch_runs_on_cpython(

@@ -32,3 +32,15 @@ def test_an_error_of_the_system_is_a_sentence() -> None:
 
     done = CliRunner().invoke(group, ["fails"])
     assert (done.exit_code, done.output) == (1, "Error: out/raw: Read-only file system\n")
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    """As in `flatmq logs | head`."""
+    group = click.Group()
+
+    @command(group)
+    def prints() -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    done = CliRunner().invoke(group, ["prints"])
+    assert (done.exit_code, done.output) == (1, "")

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from rich.console import Console
 
+import typed_command
 from flatmq import Client
 from flatmq_tools import broker
 from flatmq_tools.watch import Watch
@@ -31,10 +33,34 @@ def test_losses_are_counted_within_a_boot() -> None:
     assert (device.packs, device.lost, device.boots) == (6, 3, 2)
 
 
+def test_a_name_is_whole_in_a_narrow_terminal() -> None:
+    watch = Watch()
+    watch.take("dev/pico-e6614103e7452d2f/telemetry", pack(1, 1, temp=21.5, humidity=40))
+    console = Console(width=60)
+    with console.capture() as shown:
+        console.print(watch.table())
+    assert "pico-e6614103e7452d2f" in shown.get()
+
+
 def test_what_is_no_pack_is_told_with_the_board() -> None:
     watch = Watch()
     assert watch.take("dev/pico/telemetry", b"21.5") == "pico: not an array of records"
     assert watch.trouble == ["pico: not an array of records"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("watch", "--user", "\udcff"), ("crashes", ""), ("logs", "", "--broker"),
+     ("logs", "a" * 70_000, "--broker"), ("crashes", "a/b"), ("ota", "cancel", "\udcff")],
+    ids=str,
+)  # fmt: skip
+def test_a_name_that_cannot_be_is_a_sentence(
+    words: tuple[str, ...], running: broker.Broker
+) -> None:
+    at = words.index("ota") + 2 if "ota" in words else len(words) if "--broker" in words else 1
+    done = typed_command.flatmq(*words[:at], running.address, *words[at:])
+    assert done.exit_code
+    assert done.output.splitlines()[-1].startswith("Error: ")
 
 
 @pytest.fixture
@@ -65,6 +91,7 @@ def test_it_shows_what_boards_send(running: broker.Broker) -> None:
     ("address", "text"),
     [
         ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"),
+        ("[::1]:1", "no broker answers at [::1]:1"),
         ("a..b", "a..b: no such host"),  # which no name server is asked for
     ],
 )

@@ -191,6 +191,7 @@ OWN_ERRORS = [
 SETTINGS_ERRORS = [
     (["ca=none.pem"], "none.pem: cannot be read: No such file"),
     (["cert=a.pem", "key=b.pem"], "broker.tls.cert needs broker.tls.ca or broker.tls"),
+    (["key=b.pem"], "broker.tls.key needs its certificate in"),
     (["pin=x"], "broker.tls.pin must be the SHA-256 of a public key, 32 bytes in B"),
     ([f"pin={LEAF.pin}", "key=b.pem"], "broker.tls.key needs its certificate in"),
     ([f"pin={LEAF.pin}", "cert=b.pem"], "broker.tls.cert needs its private key"),

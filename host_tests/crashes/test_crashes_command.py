@@ -118,7 +118,7 @@ def test_a_table_of_all_boards(running: broker.Broker, board: Client) -> None:
     assert re.search(r"\ba +3 d ago +1\.4 +2 h +51200 +3 +ValueError: x", printed)
     assert re.search(r"\bb +watchdog", printed)
     assert "File 1" not in printed
-    assert "a:\nTraceback:\n  File 1\nValueError: x\n" in _crashes(running, "--trace")
+    assert "a:\nTraceback:\n  File 1\nValueError: x\n" in _crashes(running, "a")
     assert "watchdog" not in _crashes(running, "a")
 
 

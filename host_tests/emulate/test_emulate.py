@@ -7,6 +7,7 @@ there is a firmware.
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import sys
 import time
@@ -18,7 +19,7 @@ from scapy.layers.dns import DNS, DNSQR
 
 import typed_command
 from conftest import SharedBrokers
-from flatmq_tools import boards, emulate
+from flatmq_tools import boards, emulate, ports
 from flatmq_tools.emulate.network import Network
 from images import downloads
 from observer import until
@@ -173,6 +174,11 @@ def test_an_emulator_that_does_not_end_is_killed_with_its_children(
         ("pico_w --firmware firmware.uf2 --until a/#/b", "--until a/#/b: must be TOPIC"),
         ("pico_w --firmware firmware.uf2 --wifi-loss 5s", "must be START:LENGTH, such as 20s:5s"),
         ("pico_w nowhere --firmware firmware.uf2", "nowhere: no sketch"),
+        (
+            "pico_w --firmware firmware.uf2 --user me",
+            "--user and the options of TLS need --broker",
+        ),
+        ("pico_w --firmware firmware.uf2 --port {used}", "--port {used}: Address already in use"),
         ("pico_w --firmware firmware.uf2 --broker 127.0.0.1:1", "no broker answers at 127.0.0.1"),
     ],
 )
@@ -180,9 +186,11 @@ def test_what_it_refuses(words: str, said: str) -> None:
     board = boards.load("pico_w")
     old = downloads.program(board, 0x54321, "1.22.0")
     Path("old.uf2").write_bytes(downloads.uf2(board, old))
-    done = typed_command.flatmq("emulate", *words.split())
+    with socket.create_server((ports.LOOPBACK, 0)) as server:
+        used = server.getsockname()[1]
+        done = typed_command.flatmq("emulate", *words.format(used=used).split())
     assert done.exit_code in (1, 2)
-    assert said in done.output.splitlines()[-1]
+    assert said.format(used=used) in done.output.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

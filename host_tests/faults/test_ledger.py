@@ -2,6 +2,7 @@
 
 import pytest
 
+from faults.__main__ import summary
 from faults.ledger import Message, Way, payload, read
 
 
@@ -35,3 +36,15 @@ def test_a_payload_is_read_only_as_it_was_sent() -> None:
     assert read(b"t", payload(7, 100), 1) == Message("t", 7, 100, 1)
     assert read(b"t", payload(7, 100)[:-1] + b"x", 1) is None
     assert read(b"t", b"hello", 1) is None
+
+
+def test_a_run_that_failed_shows_in_the_row_of_its_scenario() -> None:
+    runs = [
+        ["lost", "mosquitto", "cpython", "closed: 127.0.0.1:5", "1,000", "9.0", "ok"],
+        ["lost", "fake", "cpython", "closed: 127.0.0.1:6", "20", "10.5", "FAILED: late"],
+        ["kept", "fake", "cpython", "", "1", "2.0", "ok"],
+    ]
+    assert summary(runs) == [
+        ["lost", "2", "closed: 127.0.0.1", "1,000", "10.5", "FAILED: late"],
+        ["kept", "1", "", "1", "2.0", "ok"],
+    ]

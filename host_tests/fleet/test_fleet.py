@@ -293,6 +293,23 @@ def test_refusals_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         Fleet("127.0.0.1", 1, Settings(1, 0.1, 5))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("--prefix", "a/#"), ("--prefix", ""), ("--prefix", "ä b"), ("--prefix", "x" * 70_000),
+     ("--rate", "nan"), ("--lost", "nan"), ("--drop-outs", "nan"), ("--reboots", "inf"),
+     ("--truth", "/proc/there/truth")],
+    ids=lambda options: " ".join(options)[:20],
+)  # fmt: skip
+def test_a_wrong_option_is_a_sentence_before_it_runs(
+    options: tuple[str, str], shared_brokers: SharedBrokers
+) -> None:
+    address = shared_brokers.get("mosquitto", "shared").address
+    done = run("--devices", 1, "--seconds", 1, *options, address)
+    assert done.exit_code
+    assert done.output.splitlines()[-1].startswith("Error: ")
+    assert "boards to" not in done.output
+
+
 def test_open_files_are_allowed_or_their_number_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))

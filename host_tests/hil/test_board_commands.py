@@ -134,6 +134,11 @@ def test_logs_goes_on_over_resets(tmp_path: Path, unplugs: bool) -> None:
             until("its word", lambda: "boot 3." in shown())
 
 
+def test_logs_ends_after_its_time() -> None:
+    with typed_command.serial_line() as (_, port):
+        assert "Ctrl-C ends it" in said("logs", "--port", port, "--seconds", "0.5")
+
+
 def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deploy runs the new files, skips unchanged ones, and keeps settings given once.
 
@@ -145,7 +150,9 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         deploy = ("deploy", "pico_w", "--port", board.address, "--sketch", sketch)
         old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
         _on(board, "", {**old, "/mine.txt": b"kept"})
-        assert " 0 unchanged" in said(*deploy, "--set", "wifi.ssid=home")
+        shown = said(*deploy, "--set", "wifi.ssid=home")
+        assert " 0 unchanged" in shown
+        assert "does not start with these settings: broker.host is empty" in shown
         (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
         assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with _logs(board.address) as shown:

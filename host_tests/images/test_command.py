@@ -62,12 +62,14 @@ def test_a_disk_that_is_full_leaves_no_half_image(
     ]
 
 
-def test_settings_go_in_and_what_is_not_set_is_named(folder: Path) -> None:
+def test_settings_go_in_and_what_the_sketch_would_end_with_is_named(folder: Path) -> None:
     out = folder / "here" / "image.bin"
     shown = said("image", "esp32", "--set", "wifi.ssid=a home", "--out", out)
     assert b'"ssid": "a home"' in out.read_bytes()
-    assert "Not set: broker.host." in shown
-    assert "Not set" not in said("image", "pico")  # which needs no network
+    assert "does not start with these settings: broker.host is empty" in shown
+    assert "does not start" not in said("image", "pico")  # which needs no network
+    shown = said("image", "pico", "--set", "device.interval=0")
+    assert "device.interval must be a whole number from 1 to 86400" in shown
 
 
 def test_the_same_input_the_same_bytes(folder: Path) -> None:
@@ -96,6 +98,7 @@ ERRORS = [
     (["esp32", "--flash-size", "2MB"], "flash.filesystem_size = 0x0: must be at least"),
     (["pico", "--flash-size", "16MB"], "pico: its firmware has one place for the filesystem"),
     (["pico", "--set", "ssid"], "--set ssid: must be KEY=VALUE"),
+    (["pico", "--ota-version", "2"], "--ota-version needs --ota-key"),
     (["pico", "--out", "/proc/there/is.uf2"], "/proc/there/is.uf2: "),
 ]
 

@@ -79,18 +79,6 @@ def test_the_filesystem_alone_is_for_its_offset() -> None:
     assert made.image == filesystem.build(files(), board.flash)
 
 
-def test_the_firmware_is_checked_where_it_is_left_out(tmp_path: Path) -> None:
-    board = boards.load("esp32")
-    file = tmp_path / "download"
-    file.write_bytes(downloads.esp32(board, SIZE))
-    made = image.make(board, modules(), firmware_file=file, filesystem_only=True)
-    assert (made.version, made.offset) == ("1.28.0", board.flash.filesystem)
-    assert made.image == image.make(board, modules()).image
-    file.write_bytes(downloads.esp32(board, SIZE, partitions=LARGER))
-    with pytest.raises(ToolError, match="0x220000"):
-        image.make(board, modules(), firmware_file=file, filesystem_only=True)
-
-
 def test_more_flash_a_larger_filesystem(tmp_path: Path) -> None:
     board = boards.load("esp32").with_flash(8 << 20)
     content = make(board, tmp_path, downloads.esp32(board, SIZE))

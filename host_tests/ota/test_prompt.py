@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import typed_command
 from flatmq import Client, port
 from flatmq_tools import broker
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
-from flatmq_tools.ota import keys, prompt
+from flatmq_tools.ota import keys, package, prompt
 from ota.fakes import Message
 
 TO = "dev/pico-1"
@@ -84,6 +85,33 @@ def test_lines_run_on_the_board(board: Board, near: broker.Broker, key_file: Pat
     assert len(text) < 1500
     # A session of its own: the names of the first are gone.
     assert "NameError" in _typed(near, key_file, "x")
+
+
+def test_a_board_that_is_not_there_is_a_sentence_soon(
+    near: broker.Broker, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt, "_GRANT_S", 0.2)
+    with pytest.raises(ToolError, match="pico-1 does not answer: is it online, with"):
+        _typed(near, key_file)
+
+
+def test_a_push_that_nobody_answers_says_so(
+    near: broker.Broker, key_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "two.package").write_bytes(package.make("pico_w", None, "2").written())
+    words = (near.address, "pico-9", tmp_path / "two.package", "--signing-key", key_file)
+    done = typed_command.flatmq("ota", "push", *words, "--seconds", "0.3")
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1] == "pico-9 has not reported a result"
+
+
+def test_a_package_that_is_cut_short_is_not_sent(key_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "two.package"
+    file.write_bytes(package.make("pico_w", None, "2").written()[:-1])
+    words = ("127.0.0.1:1", "pico-9", file, "--signing-key", key_file)
+    with pytest.raises(ToolError, match="is damaged or cut short"):
+        package.read(file)
+    assert typed_command.flatmq("ota", "push", *words).exit_code == 1
 
 
 @pytest.mark.parametrize("text", ["chr(1) * 600", "'\\n' * 600", "chr(8364) * 600"])

@@ -79,5 +79,5 @@ def test_the_readme_brings_a_board_to_a_dashboard(
         else:
             output[arguments[0]] = said(*arguments)
     assert "Pico W" in output["boards"]
-    assert "Not set" not in output["image"]
+    assert "does not start" not in output["image"]
     assert re.search(r"pico-\w+  .*27\.\d+ °C", output["watch"]), output["watch"]

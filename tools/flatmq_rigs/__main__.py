@@ -17,11 +17,19 @@ from flatmq_tools import common_options as common
 from flatmq_tools.durations import duration
 from flatmq_tools.typed import command
 
-from . import rig_options as rig
 from .links import LINKS
 
 _ROOT = Path(__file__).parents[2]
 _Folder = Annotated[Path, common.FOLDER]
+_Strict = Annotated[bool, "Exit with status 1 if a target is missed."]
+_Results = Annotated[
+    Path | None, common.OUTPUT, "Markdown file in which to rewrite the section with these results."
+]
+_Messages = Annotated[int, "Number of messages to send."]
+_Rounds = Annotated[
+    int, click.IntRange(1, 100), "Number of times to measure everything; the tables show medians."
+]
+_Link = Annotated[str, "Transport that flatmq connects over."]
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 # Commands whose modules are in host_tests: the module with arguments before those given, the help.
 _IN_TESTS = {
@@ -57,8 +65,8 @@ def main() -> None:
 @command(main)
 def bench(
     *,
-    rounds: rig.Rounds = 5,
-    results: rig.Results = Path("docs/results.md"),
+    rounds: _Rounds = 5,
+    results: _Results = Path("docs/results.md"),
 ) -> int:
     """Measure flatmq beside other clients, in one run."""
     from . import bench as benches
@@ -75,8 +83,8 @@ def soak(
         "Number of messages to send.  [default: 1,000,000 over tcp, otherwise 200,000]",
     ] = None,
     seed: common.NewSeed = None,
-    link: Annotated[rig.Link, click.Choice(LINKS)] = "tcp",
-    results: rig.Results = None,
+    link: Annotated[_Link, click.Choice(LINKS)] = "tcp",
+    results: _Results = None,
 ) -> int:
     """Count numbered messages over a failing link.
 
@@ -92,7 +100,7 @@ def soak(
 @command(main)
 def powercut(
     *,
-    results: rig.Results = None,
+    results: _Results = None,
 ) -> int:
     """Cut the power of a spool at every write to its flash.
 
@@ -104,7 +112,7 @@ def powercut(
 
 
 @command(main)
-def size(*, results: rig.Results = None) -> int:
+def size(*, results: _Results = None) -> int:
     """Measure the memory of a client, and its start."""
     from . import size as sizes
 
@@ -114,15 +122,15 @@ def size(*, results: rig.Results = None) -> int:
 @command(main, "pipeline-bench")
 def pipeline_bench(
     *,
-    messages: Annotated[rig.Messages, click.IntRange(1_000, 10_000_000)] = 500_000,
-    rounds: rig.Rounds = 3,
+    messages: Annotated[_Messages, click.IntRange(1_000, 10_000_000)] = 500_000,
+    rounds: _Rounds = 3,
     only: Annotated[
         tuple[str, ...],
         {"metavar": "PART"},
         "Row of the table: source, source-paho, ingest, jobs, log, memory, memory-5; repeatable.",
     ] = (),
-    strict: rig.Strict = False,
-    results: rig.Results = None,
+    strict: _Strict = False,
+    results: _Results = None,
 ) -> int:
     """Measure the pipeline and its parts.
 
@@ -140,14 +148,14 @@ def pipeline_bench(
 @command(main)
 def crash(
     *,
-    messages: Annotated[rig.Messages, click.IntRange(100)] = 50_000,
+    messages: Annotated[_Messages, click.IntRange(100)] = 50_000,
     kills: Annotated[int, click.IntRange(1), "Kills of each part."] = 8,
     part: Annotated[
         tuple[Literal["driver", "jvm", "broker", "ingest", "compaction", "store"], ...],
         "Part to kill; repeatable.  [default: all, each in a run of its own]",
     ] = (),
     seed: common.NewSeed = None,
-    results: rig.Results = None,
+    results: _Results = None,
 ) -> int:
     """Kill parts of the pipeline at work.
 
@@ -167,7 +175,7 @@ def live(
         int, click.IntRange(1, 1_000_000), "Messages a second of the steady load."
     ] = 20_000,
     steady: Annotated[float, duration(1, 86_400), "Duration of the steady load."] = 180.0,
-    results: rig.Results = None,
+    results: _Results = None,
 ) -> int:
     """Load the pipeline like a busy fleet.
 
@@ -211,7 +219,7 @@ def history(
         "Days of the past to measure after; repeatable.",
     ] = (1, 30, 365),
     leave: Annotated[bool, "Leave the past in OUT for the next run."] = False,
-    results: rig.Results = None,
+    results: _Results = None,
 ) -> int:
     """Measure the pipeline with a year of messages behind it.
 
@@ -325,7 +333,7 @@ def recording(file: Annotated[Path, common.OUTPUT]) -> None:
 def proofs(
     *,
     only: Annotated[tuple[str, ...], {"metavar": "PROOF"}, "Run this proof; repeatable."] = (),
-    results: rig.Results = None,
+    results: _Results = None,
 ) -> int:
     """Run everything in its long form, one after another.
 
@@ -351,7 +359,7 @@ def _run_in_tests(module: str, arguments: Sequence[str]) -> NoReturn:
 )  # fmt: skip
 def fuzz_long(
     *,
-    link: Annotated[rig.Link, click.Choice(["tcp", "websocket"])] = "tcp",
+    link: Annotated[_Link, click.Choice(["tcp", "websocket"])] = "tcp",
     version: Annotated[Literal["4", "5"], "Version of MQTT; 4 is 3.1.1."] = "4",
     packets: Annotated[
         int | None,

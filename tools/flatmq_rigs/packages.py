@@ -120,15 +120,11 @@ def document(part: str, folder: str = "", suffix: str = "py") -> str:
     """
     folder = folder or ("lib/flatmq" if part == "package" else "flatmq")
     urls = [
-        json.dumps([f"flatmq/{module}.{suffix}", f"{folder}/{module}.{suffix}"])
-        for module in modules(part)
+        (f"flatmq/{module}.{suffix}", f"{folder}/{module}.{suffix}") for module in modules(part)
     ]
     name = "flatmq" if part == "package" else f"flatmq-{part}"
-    listed = ",\n    ".join(urls)
-    return (
-        f'{{\n  "name": "{name}",\n  "version": "{flatmq.__version__}",\n'
-        f'  "urls": [\n    {listed}\n  ],\n  "deps": []\n}}\n'
-    )
+    package = {"name": name, "version": flatmq.__version__, "urls": urls, "deps": []}
+    return json.dumps(package, separators=(",", ":")) + "\n"
 
 
 def write(root: Path = ROOT) -> None:

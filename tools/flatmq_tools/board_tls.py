@@ -29,13 +29,13 @@ def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes],
     table = settings.get("broker", {}).get("tls", {})
     if not any(table.get(key) for key in (*PATHS, "pin")):
         return settings, {}, []
+    if table.get("key") and not table.get("cert"):
+        raise ToolError("broker.tls.key needs its certificate in broker.tls.cert")
     if not (table.get("ca") or table.get("pin")):
         raise ToolError(
             "broker.tls.cert needs broker.tls.ca or broker.tls.pin: the board could not "
             "distinguish its broker from another one"
         )
-    if table.get("key") and not table.get("cert"):
-        raise ToolError("broker.tls.key needs its certificate in broker.tls.cert")
     if table.get("cert") and not table.get("key"):
         raise ToolError("broker.tls.cert needs its private key in broker.tls.key")
     settings = copy.deepcopy(settings)

@@ -60,7 +60,8 @@ class Broker:
     @property
     def address(self) -> str:
         """The address as `host:port`."""
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @property
     def running(self) -> bool:

@@ -1,8 +1,10 @@
 """The command line of `flatmq`. Each subcommand has a module of its own."""
 
 import dataclasses
+import math
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -13,7 +15,7 @@ from . import extras
 from .durations import DURATION, SPAN, duration
 from .ota.cli import ota
 from .pipeline.cli import pipeline
-from .typed import command
+from .typed import Reading, command
 
 if TYPE_CHECKING:
     from .fleet.plan import Troubles
@@ -79,7 +81,6 @@ def crashes(
     desk: common.Reached,
     board: common.Board = None,
     *,
-    trace: Annotated[bool, "Show whole tracebacks, also without BOARD."] = False,
     clear: Annotated[bool, "Remove the crash of BOARD from the broker."] = False,
 ) -> int:
     """Show the crashes that boards published to a broker.
@@ -90,11 +91,28 @@ def crashes(
 
     if clear and not board:
         raise click.UsageError("--clear needs BOARD")
-    return reports.main(desk, board, trace, clear)
+    return reports.main(desk, board, clear)
 
 
-_Share = Annotated[float | None, click.FloatRange(0, 1)]
-_Often = Annotated[float | None, click.FloatRange(0)]
+class _Range(click.FloatRange):
+    """A range without nan, which click takes for a number in each range."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return float(number)
+
+
+def _prefix(text: str) -> str:
+    """Check the beginning of names of boards."""
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9:._-]{,63}", text):
+        raise ValueError(f"must be 1 to 64 letters, digits, or - : . _, not {text[:80]!r}")
+    return text
+
+
+_Share = Annotated[float | None, _Range(0, 1)]
+_Often = Annotated[float | None, _Range(0, 6000)]
 
 
 def _troubles(
@@ -127,9 +145,7 @@ def fleet(
     desk: common.Reached,
     *,
     devices: common.Devices = 1000,
-    rate: Annotated[
-        float, click.FloatRange(0, 1000, min_open=True), "Readings per board per second."
-    ] = 1.0,
+    rate: Annotated[float, _Range(0, 1000, min_open=True), "Readings per board per second."] = 1.0,
     seconds: Annotated[common.Seconds, duration(0.001, 604_800)] = 30.0,
     seed: common.NewSeed = None,
     truth: Annotated[
@@ -137,7 +153,7 @@ def fleet(
         common.OUTPUT,
         "File to record what each board really did, one line of JSON per boot.",
     ] = None,
-    prefix: Annotated[str, "Prefix of the boards' names."] = "sim",
+    prefix: Annotated[str, Reading("text", _prefix), "Prefix of the boards' names."] = "sim",
     troubles: Annotated["Troubles", _troubles],
 ) -> int:
     """Simulate a fleet of failing boards that publish to a broker.
@@ -285,8 +301,9 @@ def logs(
 
     if (board is None) != (broker is None) or (broker and port):
         raise click.UsageError("give BOARD and --broker, or --port, or none of them")
+    common.check_reached(broker, user, trust)
     if broker is None or board is None:
-        return serial_logs.main(port)
+        return serial_logs.main(port, seconds=seconds)
     return remote_logs.main(desk_client.reached(broker, user, trust), board, seconds)
 
 
@@ -306,9 +323,6 @@ def image(
         common.OUTPUT,
         "Image file to write.  [default: build/BOARD.uf2 or build/BOARD.bin]",
     ] = None,
-    filesystem_only: Annotated[
-        bool, "Leave the firmware out of the image; --firmware is only checked."
-    ] = False,
     romfs: Annotated[bool, "Put the modules into a ROMFS image."] = False,
     flash_size: Annotated[
         str | None,
@@ -330,7 +344,6 @@ def image(
         sketch=sketch,
         overrides=overrides,
         out=out,
-        filesystem_only=filesystem_only,
         with_romfs=romfs,
         flash_size=flash_size,
         slots=slots,
@@ -402,6 +415,7 @@ def emulate(
     """
     from . import emulate as emulators
 
+    common.check_reached(broker, user, trust)
     return emulators.main(
         board,
         firmware,

@@ -27,8 +27,10 @@ THERE = click.Path(exists=True, file_okay=False, path_type=Path)
 
 def _board_name(name: str) -> str:
     """Check the name of a board, which is a level of its topics."""
-    if set(name) & set("+#/"):
-        raise ValueError(f"must be the name of a board without + # and /, not {name!r}")
+    from .ota.boards import is_board
+
+    if not is_board(name):
+        raise ValueError(f"must be the name of a board without + # and /, not {name[:80]!r}")
     return name
 
 
@@ -82,6 +84,12 @@ def _desk(broker: Broker, *, user: User = None, trust: Tls) -> "Desk":
     return desk_client.reached(broker, user, trust)
 
 
+def check_reached(broker: str | None, user: str | None, trust: "Trust | None") -> None:
+    """Refuse options of a connection to --broker where there is none."""
+    if broker is None and (user is not None or trust is not None):
+        raise click.UsageError("--user and the options of TLS need --broker")
+
+
 Reached = Annotated["Desk", _desk]
 """The argument HOST[:PORT], --user and the options of TLS."""
 Seconds = Annotated[float, "Stop after this time, such as 90s."]
@@ -118,14 +126,17 @@ def _slots(
         {"metavar": "NAME"},
         "Group that the board belongs to, for updates; repeatable.",
     ] = (),
-    ota_version: Annotated[str, "Name of this version, as the board reports it."] = "1",
+    ota_version: Annotated[
+        str | None, "Name of this version, as the board reports it.  [default: 1]"
+    ] = None,
 ) -> "Slots | None":
     if ota_key is not None:
         from .ota.package import Slots
 
-        return Slots(ota_key, ota_group, ota_version)
-    if ota_group:
-        raise click.UsageError("--ota-group needs --ota-key")
+        return Slots(ota_key, ota_group, "1" if ota_version is None else ota_version)
+    if ota_group or ota_version is not None:
+        given = "--ota-group" if ota_group else "--ota-version"
+        raise click.UsageError(f"{given} needs --ota-key")
     return None
 
 

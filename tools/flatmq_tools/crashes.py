@@ -58,7 +58,7 @@ def table(crashes: dict[str, Crash]) -> Table:
     """All crashes, one line for each board."""
     result = Table(box=box.SIMPLE)
     for head in ("board", "when", "version", "after", "free heap", "times", "why"):
-        result.add_column(head, overflow="fold")
+        result.add_column(head, overflow="fold", no_wrap=head == "board")
     now = time.time()
     for name, crash in sorted(crashes.items()):
         ago = "" if crash.time is None else f"{span(max(0.0, now - crash.time))} ago"
@@ -68,11 +68,11 @@ def table(crashes: dict[str, Crash]) -> Table:
     return result
 
 
-def main(desk: Desk, board: str | None, trace: bool, clear: bool) -> int:
+def main(desk: Desk, board: str | None, clear: bool) -> int:
     """Show the crashes of all boards, or of one; return 0.
 
-    `trace`: with whole tracebacks. `clear`: remove that of `board` from the broker. Raises
-    ToolError and TrustError.
+    One is shown with its traceback. `clear`: remove it from the broker. Raises ToolError and
+    TrustError.
     """
     console = Console()
     client = desk.client("crashes")
@@ -84,7 +84,7 @@ def main(desk: Desk, board: str | None, trace: bool, clear: bool) -> int:
         console.print(table(crashes))
     else:
         console.print(f"no crash of {board or 'any board'}")
-    for name, crash in sorted(crashes.items()) if trace or board else ():
+    for name, crash in sorted(crashes.items()) if board else ():
         console.print(Text(f"{name}:\n{crash.trace or crash.cause}\n"), soft_wrap=True)
     if clear and crashes:
         retain(client, f"dev/{board}/crash", b"")

@@ -24,10 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
-from rich.progress_bar import ProgressBar
+from rich.console import Console
 from rich.table import Table
 
 from flatmq import Client
@@ -39,7 +36,6 @@ from .desk_client import Desk, connect
 
 HEAP_KB = 64
 RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
-SHOWN = 10  # messages on the screen at a time
 PATIENCE = 15.0  # seconds without anything new until the demo gives up
 DRAIN = 5.0  # seconds that the last messages may be behind the sketch's end
 SKETCH = folders.find("boards") / "host"
@@ -49,16 +45,11 @@ SKETCH = folders.find("boards") / "host"
 class Run:
     """The state of the demo so far."""
 
-    where: str  # the broker
-    what: str = ""  # the interpreter
-    readings: int = 0  # that the sketch means to publish; 0 where that is not known
     every: float = 0.0  # seconds between two of them
-    sensor: str = "…"
     heap: tuple[int, int, int, int] | None = None  # before, after, bytes allocated, publishes
     sent: list[int] = field(default_factory=list)  # a checksum of each message, in order
     levels: Counter[int] = field(default_factory=Counter)  # messages sent, by QoS
     arrived: Counter[int] = field(default_factory=Counter)  # how often, by checksum
-    last: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=SHOWN))
     trouble: list[str] = field(default_factory=list)
     stopped: bool = False  # by Ctrl-C
     status: int | None = None  # of the sketch's process, once it has ended
@@ -79,7 +70,8 @@ class Run:
     @property
     def repeated(self) -> int:
         """The messages that came more often than they were sent, as QoS 1 allows."""
-        return (self.arrived - Counter(self.sent)).total()
+        sent = Counter(self.sent)  # without the last one, if Ctrl-C has cut its report
+        return sum(max(0, n - sent[each]) for each, n in self.arrived.items() if sent[each])
 
     @property
     def ok(self) -> bool:
@@ -107,9 +99,8 @@ class Run:
     def take(self, message: Message) -> str:
         """Count one message; return it as a line of text."""
         topic, payload = message.topic, message.payload
-        self.last.append((time.monotonic() - self.began, topic.decode(), tidy(payload)))
         self.arrived[zlib.crc32(payload, zlib.crc32(topic))] += 1
-        return "{:6.2f} s  {}  {}".format(*self.last[-1])
+        return f"{time.monotonic() - self.began:6.2f} s  {topic.decode()}  {tidy(payload)}"
 
     def read(self, line: str) -> None:
         """Take in one line that the sketch's process printed."""
@@ -118,11 +109,8 @@ class Run:
             qos, checksum = map(int, rest.split())
             self.levels[qos] += 1
             self.sent.append(checksum)
-        elif word == "@plan":
-            readings, every_ms = map(int, rest.split())
-            self.readings, self.every = readings, every_ms / 1000
-        elif word == "@sensor":
-            self.sensor = rest.replace(" ", " from ", 1)
+        elif word == "@every":
+            self.every = int(rest) / 1000
         elif word == "@heap":
             before, after, allocated, publishes = map(int, rest.split())
             self.heap = (before, after, allocated, publishes)
@@ -172,21 +160,6 @@ def results(run: Run) -> Table:
     if run.hint:
         table.add_row("hint", run.hint)
     return table
-
-
-def screen(run: Run) -> RenderableType:
-    """The display while it runs."""
-    table = Table(box=box.SIMPLE, expand=True)
-    table.add_column("after", justify="right", width=9)
-    table.add_column("topic", overflow="fold")
-    table.add_column("payload", overflow="fold")
-    for after, topic, payload in run.last:
-        table.add_row(f"{after:.2f} s", topic, payload)
-    for _ in range(SHOWN - len(run.last)):
-        table.add_row("", "", "")
-    head = f"{run.what}\nreads {run.sensor}\npublishes to {run.where}"
-    bar = ProgressBar(total=run.readings or None, completed=run.arrived.total(), width=40)
-    return Panel(Group(head, table, bar), title="flatmq demo", width=78)
 
 
 class Sketch:
@@ -290,21 +263,7 @@ def finish(run: Run, client: Client, process: Sketch) -> None:
     run.status = process.stop()
 
 
-def show(run: Run, client: Client, process: Sketch, arrived: deque[str], console: Console) -> None:
-    """Show the messages as they arrive: in place on a terminal, else line by line."""
-    turns = follow(run, client, process, arrived)
-    if console.is_terminal:
-        with Live(screen(run), console=console, refresh_per_second=20) as live:
-            for _ in turns:
-                live.update(screen(run))
-        return
-    console.print(f"{run.what}, publishing to {run.where}", soft_wrap=True)
-    for lines in turns:
-        for line in lines:
-            console.print(line, soft_wrap=True, highlight=False)
-
-
-def main(readings: int | None = None, console: Console | None = None) -> int:
+def main(readings: int | None = None) -> int:
     """Run the demo; 0 when every message arrived or Ctrl-C ended it, 1 when one was lost.
 
     `readings` replaces the number in the sketch. $BROKER (host:port) names a broker that runs
@@ -312,23 +271,26 @@ def main(readings: int | None = None, console: Console | None = None) -> int:
     demo receives only the topics that have this name as their second level. Raises ToolError or
     BrokerError when it cannot run.
     """
-    console = console or Console()
+    console = Console()
     address = os.environ.get("BROKER")
     name = f"host-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(broker.external(address) if address else broker.embedded())
         client = Desk(target).client(f"demo-{name}", RX_SIZE)
-        run = Run(f"the {target.kind} broker at {target.address}")
+        run = Run()
         arrived: deque[str] = deque()
         subscription = client.subscribe(
             f"+/{name}/#" if address else "#", lambda m: arrived.append(run.take(m)), qos=2
         )
         connect(client, subscription)
-        process, run.what = stack.enter_context(
-            sketch(target, name if address else None, readings)
+        process, what = stack.enter_context(sketch(target, name if address else None, readings))
+        console.print(
+            f"{what}, publishing to the {target.kind} broker at {target.address}", soft_wrap=True
         )
         try:
-            show(run, client, process, arrived, console)
+            for lines in follow(run, client, process, arrived):
+                for line in lines:
+                    print(line, flush=True)  # what rich prints, Ctrl-C may repeat
         except KeyboardInterrupt:
             finish(run, client, process)
         client.disconnect()

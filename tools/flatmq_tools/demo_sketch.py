@@ -67,10 +67,7 @@ def main():
     if readings != "-":
         sketch.READINGS = int(readings)
     # What people may have taken out of their sketch is not missed.
-    print("@plan", getattr(sketch, "READINGS", 0), getattr(sketch, "EVERY_MS", 0))
-    sensor = getattr(sketch, "sensor", None)
-    if hasattr(sensor, "path"):
-        print("@sensor", sensor.name.decode(), sensor.path)
+    print("@every", getattr(sketch, "EVERY_MS", 0))
     if hasattr(sys.stdout, "flush"):
         sys.stdout.flush()
     try:

@@ -31,8 +31,8 @@ def main(
     board = boards.load(name)
     folder = contents.find_sketch(sketch or board.sketch)
     overrides = list(overrides)
-    chosen, keys, remarks = board_tls.prepare_for(board, settings.load(overrides))
-    files = contents.contents(folder, chosen) | keys
+    ready, keys, remarks = board_tls.prepare_for(board, settings.load(overrides))
+    files = contents.contents(folder, ready) | keys
     address = connected.choose(port, name)
     console.print(f"{folder.name} goes to the {board.title} at {address}", highlight=False)
     for remark in remarks:
@@ -46,6 +46,8 @@ def main(
         elif SETTINGS in files:
             # A private key that no setting names does not stay on the board.
             remote.remove(path for path in board_tls.PATHS.values() if path not in files)
+            for line in settings.remarks(ready, board.network):
+                console.print(line, highlight=False, soft_wrap=True)
         put(remote, files, console)
         remote.reset()
     console.print(

@@ -34,19 +34,25 @@ class Desk:
     trust: Trust | None = None
 
     def client(self, name: str, rx_size: int = LARGEST, **options: Any) -> Client:
-        """Return a client of a command that is called `name`, not connected yet."""
+        """Return a client of a command that is called `name`, not connected yet.
+
+        Raises ToolError for a user or password that cannot be.
+        """
         host, port = self.broker.host, self.broker.port
-        return Client(
-            f"{name}-{os.getpid()}",
-            host,
-            port,
-            user=self.user,
-            password=os.environ.get(PASSWORD) if self.user else None,
-            link=self.trust.link(host, port) if self.trust else None,
-            rx_size=rx_size,
-            quiet=True,
-            **options,
-        )
+        try:
+            return Client(
+                f"{name}-{os.getpid()}",
+                host,
+                port,
+                user=self.user,
+                password=os.environ.get(PASSWORD) if self.user else None,
+                link=self.trust.link(host, port) if self.trust else None,
+                rx_size=rx_size,
+                quiet=True,
+                **options,
+            )
+        except ValueError as error:
+            raise ToolError(str(error)) from error
 
 
 def reached(address: str, user: str | None, trust: Trust | None) -> Desk:

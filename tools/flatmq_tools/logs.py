@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -23,11 +24,12 @@ def main(
     out: BinaryIO | None = None,
     console: Console | None = None,
     stop: Callable[[], bool] = lambda: False,
+    seconds: float | None = None,
 ) -> int:
-    """Copy what a board prints to `out`, by default standard output, until Ctrl-C.
+    """Copy what a board prints to `out`, by default standard output.
 
     `port` is None for the only connected board. If the board goes away, wait for it. Returns 0
-    after Ctrl-C, or when `stop` returns True. Raises ToolError if the port
+    after Ctrl-C, after so many seconds, or when `stop` returns True. Raises ToolError if the port
     cannot be opened at first.
     """
     out = out or sys.stdout.buffer
@@ -41,8 +43,13 @@ def main(
             "program using the port?"
         ) from error
     console.print(f"{address}: Ctrl-C ends it", style="dim", highlight=False)
+    end = time.monotonic() + (math.inf if seconds is None else seconds)
+
+    def over() -> bool:
+        return stop() or time.monotonic() >= end
+
     try:
-        while not stop():
+        while not over():
             try:
                 data = line.read(max(1, line.in_waiting))
                 out.write(data)
@@ -50,7 +57,7 @@ def main(
             except OSError:
                 line.close()
                 console.print("the board is gone; waiting for it", style="dim")
-                found = _again(address, stop)
+                found = _again(address, over)
                 if found is None:
                     return 0
                 line = found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import runpy
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,24 @@ def values(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[prefix + key] = value
     return found
+
+
+def remarks(ready: dict[str, Any], network: str) -> list[str]:
+    """Return a remark if a sketch that reads these settings would end at once, by its own check.
+
+    A sketch may also do without them.
+    """
+    rules = runpy.run_path(str(FOLDER / "shared" / "settings.py"))
+    needed = ("wifi.ssid", "broker.host") if network == "wifi" else ()
+    with tempfile.TemporaryDirectory(prefix="flatmq-settings-") as folder:
+        file = Path(folder, OWN)
+        file.write_text(json.dumps(ready), encoding="utf-8")
+        try:
+            rules["load"](*needed, path=str(file))
+        except rules["SettingsError"] as error:
+            why = str(error).removeprefix(f"{file}: ")
+            return [f"A sketch of boards/ does not start with these settings: {why}"]
+    return []
 
 
 def _like(example: Any, value: Any, text: str, override: str) -> Any:

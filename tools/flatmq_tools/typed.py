@@ -58,6 +58,8 @@ def command(
         def run(**given: Any) -> None:
             try:
                 status = _call(function, given)
+            except BrokenPipeError:
+                raise  # click ends without a word
             except Exception as error:
                 text = str(error)
                 if isinstance(error, OSError) and error.strerror:

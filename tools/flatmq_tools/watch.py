@@ -77,8 +77,9 @@ class Watch:
     def table(self) -> Table:
         """Everything that is known."""
         table = Table(box=box.SIMPLE)
-        for head in ("board", "is", "readings"):
-            table.add_column(head, overflow="fold")
+        table.add_column("board", no_wrap=True)
+        table.add_column("is", min_width=len("offline"), overflow="fold")
+        table.add_column("readings", overflow="fold")
         for head in ("seq", "lost", "boots", "s ago"):
             table.add_column(head, justify="right")
         now = time.monotonic()

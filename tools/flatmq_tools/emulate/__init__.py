@@ -13,6 +13,7 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from .. import board_tls, boards, broker, contents, desk_client, image, interpre
 from ..bridge import readable
 from ..errors import ToolError
 from ..ota import package
+from ..ports import LOOPBACK
 from ..trust import Trust
 from . import archive, network, qemu_program
 from .bridged import Bridge
@@ -288,6 +290,11 @@ def main(
             f"no firmware for {name}: download {board.download} from micropython.org/download/"
             f"{board.board} and name it with --firmware"
         )
+    if order["port"]:
+        try:
+            socket.create_server((LOOPBACK, order["port"])).close()
+        except OSError as error:
+            raise ToolError(f"--port {order['port']}: {error.strerror}") from error
     program = qemu_program.find(board, qemu)
     wifi = program.wifi
     without_wifi = f"{program.path or board.title} has no Wi-Fi"

@@ -37,6 +37,8 @@ def main(
     if settings.user is not None and settings.password is None:
         settings.password = os.environ.get(PASSWORD)
     fleet = Fleet(host, port, settings)
+    if truth_file is not None:
+        truth.write(truth_file, [])  # a folder that cannot be written shows now
     console.print(
         f"{settings.devices:,} boards to {host}:{port}, {settings.rate:g} readings a second each, "
         f"for {settings.seconds:g} s; repeat it with --seed {settings.seed}",

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -52,7 +51,6 @@ def make(
     files: dict[str, bytes],
     *,
     firmware_file: Path | None = None,
-    filesystem_only: bool = False,
     with_romfs: bool = False,
 ) -> Made:
     """Everything but the writing of files. `files` as of `contents.contents`.
@@ -84,8 +82,6 @@ def make(
                 version = firmware.check_bin(data, board)
         except ToolError as error:
             raise ToolError(f"{firmware_file}: {error}") from error
-    if filesystem_only:
-        data, blocks = b"", []
 
     offset = 0
     used: Sequence[int] = range(flash.filesystem_size // flash.block)
@@ -128,7 +124,6 @@ def main(
     sketch: str | None = None,
     overrides: tuple[str, ...] = (),
     out: Path | None = None,
-    filesystem_only: bool = False,
     with_romfs: bool = False,
     flash_size: str | None = None,
     slots: package.Slots | None = None,
@@ -157,10 +152,9 @@ def main(
             board,
             files,
             firmware_file=firmware_file,
-            filesystem_only=filesystem_only,
             with_romfs=with_romfs,
         )
-    alone = filesystem_only or firmware_file is None
+    alone = firmware_file is None
     if out is None:
         out = BUILD / f"{name}{'-filesystem' if alone else ''}{made.suffix}"
     folders.write(out, made.image)
@@ -173,21 +167,11 @@ def main(
             f"{'' if board.flash.romfs_size else ' (official builds have none)'}:",
             f"  mpremote romfs deploy {rom}",
         ]
-    lines += remarks + _missing(board, chosen)
+    lines += remarks + settings.remarks(ready, board.network)
     for line in lines:
         # Commands are there to be copied: no line is broken.
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
-
-
-def _missing(board: boards.Board, chosen: dict[str, Any]) -> list[str]:
-    """Return a remark that names the empty settings without which the board has no network."""
-    wanted = ("wifi.ssid", "broker.host") if board.network == "wifi" else ()
-    values = settings.values(chosen)
-    empty = [key for key in wanted if values.get(key) == ""]
-    if not empty:
-        return []
-    return [f"Not set: {', '.join(empty)}. Set them in boards/settings.json or with --set."]
 
 
 def _bytes(size: str) -> int:

@@ -9,13 +9,20 @@ from flatmq import is_name
 
 from ..errors import ToolError
 
+_LONGEST = 1000  # bytes of a name; a topic has 65,535
+
+
+def is_board(name: str) -> bool:
+    """Return whether a board may have that name, which is a level of its topics."""
+    raw = bytearray(name, "utf-8", "surrogateescape")
+    return 0 < len(raw) <= _LONGEST and "/" not in name and is_name(raw, 0, len(raw))
+
 
 def base(target: str) -> str:
     """Return what the topics of a board, or of group/NAME, begin with. Raises ToolError."""
     name = target.removeprefix("group/")
-    raw = name.encode()
-    if not name or "/" in name or not is_name(bytearray(raw), 0, len(raw)):
-        raise ToolError(f"{target}: must be the name of a board, or group/NAME")
+    if not is_board(name):
+        raise ToolError(f"{target[:80]!r}: must be the name of a board, or group/NAME")
     return target if target.startswith("group/") else f"dev/{name}"
 
 

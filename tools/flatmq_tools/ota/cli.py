@@ -67,12 +67,12 @@ def pack(
 def push(
     desk: common.Reached,
     target: str,
-    image: Annotated[Path, common.FILE],
+    package: Annotated[Path, common.FILE],
     *,
     signing_key: _SigningKey,
     seconds: common.Until = None,
 ) -> int:
-    """Send the package IMAGE to TARGET, a board or group/NAME.
+    """Send PACKAGE to TARGET, a board or group/NAME.
 
     A board fetches it piece by piece, checks it, and restarts. This runs until the board has said
     how that went; for a group, until Ctrl-C. Exits with status 1 if it does not run the new
@@ -80,7 +80,7 @@ def push(
     """
     from . import push as pushing
 
-    return pushing.main(desk, target, image, signing_key, seconds)
+    return pushing.main(desk, target, package, signing_key, seconds)
 
 
 @command(ota)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import binascii
+import hashlib
 import json
 import struct
 import time
@@ -62,7 +63,8 @@ class Package:
     def written(self) -> bytes:
         """Return the bytes of the file."""
         said = {key: value for key, value in asdict(self).items() if key != "archive"}
-        return json.dumps({"flatmq": 1, **said}).encode() + b"\n" + self.archive
+        digest = hashlib.sha256(self.archive).hexdigest()
+        return json.dumps({"flatmq": 1, **said, "sha256": digest}).encode() + b"\n" + self.archive
 
 
 def read(file: Path) -> Package:
@@ -72,9 +74,13 @@ def read(file: Path) -> Package:
         said = json.loads(head)
         if said.pop("flatmq") != 1:
             raise ValueError
-        return Package(**said, archive=archive)
+        digest = said.pop("sha256", "")
+        package = Package(**said, archive=archive)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ToolError(f"{file}: no package of `flatmq ota pack`") from error
+    if digest not in ("", hashlib.sha256(archive).hexdigest()):
+        raise ToolError(f"{file}: is damaged or cut short")
+    return package
 
 
 def make(name: str, sketch: str | None, version: str) -> Package:

@@ -19,6 +19,7 @@ from . import boards, keys
 
 SECONDS = 600
 _ANSWER_S = 60.0
+_GRANT_S = 15.0
 _TURN_MS = 100
 
 
@@ -38,9 +39,9 @@ class Session:
         if not message.retain:
             self._said.append(boards.status(message.payload))
 
-    def _await(self, key: str) -> dict[str, Any]:
+    def _await(self, key: str, patience: float) -> dict[str, Any]:
         """Return the next answer that has this key. Raises ToolError."""
-        end = time.monotonic() + _ANSWER_S
+        end = time.monotonic() + patience
         while time.monotonic() < end:
             self._client.poll(_TURN_MS)
             for said in self._said:
@@ -49,12 +50,13 @@ class Session:
                 if key in said:
                     self._said.clear()
                     return said
-        raise ToolError("the board does not answer: is it online, with the part prompt?")
+        name = self._to.partition("/")[2]
+        raise ToolError(f"{name} does not answer: is it online, with the part prompt?")
 
     def begin(self) -> None:
         """Ask for a session."""
         self._client.publish(f"{self._to}/prompt/ask".encode(), b"", 1)
-        self._grant = str(self._await("grant")["grant"])
+        self._grant = str(self._await("grant", _GRANT_S)["grant"])
 
     def run(self, code: str) -> tuple[str, int]:
         """Run code on the board; return what it printed, and the seconds that are left."""
@@ -64,7 +66,7 @@ class Session:
         text = json.dumps(said).encode()
         signed = text + b"\n" + base64.b64encode(keys.sign(self._key, text))
         self._client.publish(f"{self._to}/prompt/in".encode(), signed, 1)
-        while (answer := self._await("n"))["n"] != self._n:
+        while (answer := self._await("n", _ANSWER_S))["n"] != self._n:
             pass
         return printable(answer.get("out")), int(answer.get("left", 0))
 
@@ -84,7 +86,8 @@ def main(
     client = desk.client("ota")
     session = Session(client, boards.base(board), keys.private(key))
     connect(client, session.subscription)
-    session.begin()
+    with console.status(f"asking {board} ..."):
+        session.begin()
     console.print(f"{board}: {SECONDS // 60} minutes; Ctrl-D ends it", style="dim")
     left = SECONDS
     try:

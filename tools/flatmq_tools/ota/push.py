@@ -102,19 +102,19 @@ class Server:
 def main(
     desk: Desk,
     target: str,
-    image: Path,
+    file: Path,
     key: Path,
     seconds: float | None = None,
     console: Console | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Send the package in `image` to a board or to group/NAME, until each has said how it went.
+    """Send the package in `file` to a board or to group/NAME, until each has said how it went.
 
     A group has no end but Ctrl-C, `seconds`, and `stop` returning True. Returns 1 if a board did
     not take it, or did not say so in time. Raises ToolError and TrustError.
     """
     console = console or Console()
-    package = read(image)
+    package = read(file)
     to = boards.base(target)
     text = manifest(package, to, keys.private(key))
     client = desk.client("ota", tx_size=16 * (PIECE + 100), inflight=64)
@@ -140,6 +140,8 @@ def main(
     except KeyboardInterrupt:
         console.print()
     client.disconnect()
+    if not to.startswith("group/") and target not in said:
+        console.print(f"{target} has not reported a result", markup=False, highlight=False)
     good = {name for name in said if server.outcomes[name].state == "good"}
     wanted = said if to.startswith("group/") else {target}
     return 0 if good >= wanted and good else 1

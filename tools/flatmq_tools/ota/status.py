@@ -21,7 +21,7 @@ def main(desk: Desk) -> int:
     said = {topic.split("/")[1]: boards.status(payload) for topic, payload in found.items()}
     table = Table(box=box.SIMPLE)
     for head in ("board", "kind", "version", "MicroPython", "update", "remark"):
-        table.add_column(head, overflow="fold")
+        table.add_column(head, overflow="fold", no_wrap=head == "board")
     for name, each in sorted(said.items()):
         micropython = str(each.get("micropython") or "").rpartition("MicroPython ")[2]
         row = (
