@@ -1,4 +1,4 @@
-# make demo · tools · test · test-board · proofs · lint · docs · release · pipeline · firmware · bench · size · clean
+# make demo · tools · test · test-board · proofs · lint · docs · release · pipeline · firmware · flash · deploy · bench · size · clean
 #
 # Everything is installed into .venv and build; nothing else on the machine is touched, except that
 # mosquitto, node and Chromium are installed with apt-get where that is allowed, by targets that need
@@ -42,7 +42,7 @@ if command -v apt-get >/dev/null; then \
 	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
 
-.PHONY: help demo tools test test-board proofs lint docs release pipeline firmware bench size \
+.PHONY: help demo tools test test-board proofs lint docs release pipeline firmware flash deploy bench size \
   clean mosquitto chromium wasm aedes
 
 help:
@@ -56,6 +56,8 @@ help:
 	@echo "make release   the wheel, the sdist and the packages for mip, in build/release"
 	@echo "make pipeline  200 boards, the ingest, Spark's jobs, the report; two minutes"
 	@echo "make firmware  an image: BOARD=pico_w; FIRMWARE, SKETCH, SET, FLASH_SIZE"
+	@echo "make flash     write that image to a board: BOARD=pico_w; PORT"
+	@echo "make deploy    write a sketch to a running board: BOARD; PORT, SKETCH, SET"
 	@echo "make bench     flatmq beside other clients; writes docs/results.md"
 	@echo "make size      the client's memory and start; writes docs/results.md"
 	@echo "make clean     remove .venv and what was built"
@@ -80,6 +82,14 @@ proofs: mosquitto chromium wasm aedes lint
 firmware: $(VENV)/image.stamp
 	@$(if $(BOARD),,echo "make firmware BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
 	@$(BIN)/flatmq image $(BOARD)$(if $(FIRMWARE), --firmware "$(FIRMWARE)")$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")$(if $(FLASH_SIZE), --flash-size $(FLASH_SIZE))
+
+flash: $(VENV)/boards.stamp
+	@$(if $(and $(BOARD),$(wildcard build/$(BOARD).*)),,echo "make flash BOARD=...: make firmware BOARD=... FIRMWARE=... comes first" >&2; exit 1)
+	@$(BIN)/flatmq flash $(BOARD) $(firstword $(wildcard build/$(BOARD).*))$(if $(PORT), --port $(PORT))
+
+deploy: $(VENV)/boards.stamp
+	@$(if $(BOARD),,echo "make deploy BOARD=...: one of" $(basename $(notdir $(wildcard firmware/*.toml))) >&2; exit 1)
+	@$(BIN)/flatmq deploy $(BOARD)$(if $(PORT), --port $(PORT))$(if $(SKETCH), --sketch "$(SKETCH)")$(if $(SET), --set "$(SET)")
 
 tools: $(VENV)/boards.stamp build/mip/package.json
 	@echo "$(BIN)/flatmq is there; '. $(BIN)/activate' puts it on the PATH"
