@@ -50,7 +50,7 @@ MAY_BE_ON_HEAP = {
     "slots_esp32": {"check"},  # before the program starts
     "slots": {
         *("Archive.__init__", "Archive.stat", "_crashed", "boot", "given_up", "load", "run"),
-        "store",
+        *("keep", "store"),
     },
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
     "updates_part": {"updates"},
