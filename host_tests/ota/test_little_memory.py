@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 from typing import Any
 
@@ -81,6 +82,47 @@ def test_a_manifest_is_looked_at_again(
     assert _turns(board) == 0
     assert board.resets
     assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
+@pytest.mark.parametrize("what", ["wanted", "_make_room"])
+def test_ctrl_c_ends_no_update(
+    what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the program goes on, so does the update; or it has failed, and the board says so."""
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    with monkeypatch.context() as patch:
+        Short(patch, fetch, what, error=KeyboardInterrupt())  # type: ignore[arg-type]
+        with pytest.raises(KeyboardInterrupt):
+            _turns(board)
+    _turns(board)
+    if what == "_make_room":
+        assert board.said["state"] == "failed"
+        board.hears(OWN, push.manifest(MADE, "dev/b", key))  # with the next connection
+        _turns(board)
+    assert board.resets
+
+
+def test_a_flash_that_removes_nothing_does_not_keep_an_update(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.turns()
+    with monkeypatch.context() as patch:
+        Short(patch, fetch.os, "remove", error=OSError(30))
+        board.hears(OWN, b"")
+        _turns(board)
+        assert board.said["state"] == "cancelled"
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    _turns(board)
+    assert board.resets
+
+
+def test_manifests_that_come_faster_than_they_are_read_take_no_more_memory(board: Board) -> None:
+    for n in range(100):
+        board.hears(OWN, b"%d" % n * 500)
+    assert len(board.updates._whole) == 1
+    _turns(board)
+    assert board.updates.about == binascii.crc32(b"99" * 500)
 
 
 def test_a_status_is_published_later(
