@@ -98,7 +98,23 @@ def test_it_asks_until_it_is_answered_and_then_each_hour(make: Callable) -> None
     assert len(b.asked(15_000)) == 1
 
 
-@pytest.mark.parametrize("payload", [b"", b"1", b"{n} {t}", b"{n} x 0", b"\xff", b"{n} 1e9 0"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(
+            b"",
+            b"1",
+            b"{n} {t}",
+            b"{n} x 0",
+            b"\xff",
+            b"{n} 1e9 0",
+            b"{n} {t} -1",
+            b"{n} {t} 1000",
+        ),
+        b"{n} 4294967296 0",  # boards raise for it, or worse
+        b"{n} 9223372036854775807 0",
+    ],
+)
 def test_what_is_no_answer_is_ignored(payload: bytes, make: Callable) -> None:
     b = Bench(make)
     (number,) = b.asked()
@@ -159,6 +175,26 @@ def test_without_memory_for_an_answer_it_is_used_a_little_later(
     b.asked(2000)
     assert [seconds - NOON for seconds, _ in b.set] == [1]
     assert b.sync.answers == 1
+
+
+def test_a_clock_that_cannot_be_set_is_asked_for_again(make: Callable) -> None:
+    b = Bench(make)
+    (number,) = b.asked()
+    b.answer(number, NOON)
+
+    def broken(_: int) -> None:
+        raise OSError
+
+    right, b.sync._set = b.sync._set, broken
+    for _ in range(2):
+        with pytest.raises(OSError):
+            b.asked(2000)
+    b.bench.clock.now += 3_600_000
+    (number,) = b.asked()
+    b.answer(number, NOON + 3600)
+    b.sync._set = right
+    b.asked(2000)
+    assert [seconds - NOON for seconds, _ in b.set] == [3601]
 
 
 def test_without_memory_the_clock_is_set_at_the_next_second(make: Callable) -> None:
