@@ -260,6 +260,23 @@ def test_a_record_of_a_later_version_is_published_as_it_is(path: str, make: Call
     assert record(path)["count"] == 1
 
 
+@pytest.mark.parametrize(
+    "later",
+    [{"frames": "x" * 3000}, {"trace": [], "x": "x" * 3000}, {"trace": "", "x": "x" * 3000}],
+)
+def test_a_large_record_of_a_later_version_is_shortened(
+    later: dict[str, Any], path: str, make: Callable
+) -> None:
+    """It must not end the program with each start."""
+    Path(path).write_text(json.dumps(later))
+    bench = make().online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    for _ in range(30):
+        turn(bench, crashes)
+    (message,) = published(bench)
+    assert "xxx" in json.loads(message.payload)["trace"]
+
+
 def test_a_reset_by_the_watchdog(path: str, make: Callable) -> None:
     bench = make().online()
     turn(bench, crash.Crashes(bench.client, TOPIC, watchdog=True, path=path))
@@ -424,4 +441,20 @@ def test_a_record_that_was_kept_without_memory_to_pass_it_on(
         turn(b, crashes)
     assert full.left < 0
     assert crashes.reserve is not None
+    assert len(published(b)) == 1
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_record_that_there_is_no_memory_to_read_is_read_later(
+    n: int, path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(path)
+    Full(monkeypatch, crash.json, "load", n)
+    b = make().online()
+    crashes = crash.Crashes(b.client, TOPIC, path=path)
+    turn(b, crashes)
+    if n == 2:
+        assert published(b) == []
+        b.clock.now += 60_000
+        turn(b, crashes)
     assert len(published(b)) == 1
