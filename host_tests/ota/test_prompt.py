@@ -264,3 +264,20 @@ def test_a_large_line_behind_one_that_has_come(key_file: Path) -> None:
     message.retain = 0
     hand._handler(message)
     assert not hand.runs(b"x" * 5000)
+
+
+def test_an_answer_that_waits_for_room_is_not_lost(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else asks meanwhile, and the next line comes."""
+    hand = Hand(key_file)
+    grant = hand.asks()
+    with monkeypatch.context() as patch:
+        patch.setattr(hand, "publish", lambda *_: None)
+        hand.runs(hand.line(grant, 1, code="7 * 6"))
+        hand.hears(b"dev/pico-1/prompt/ask", b"")
+    hand.runs(hand.line(grant, 2))
+    for _ in range(3):
+        hand.prompt.poll()
+    assert [said.get("n", "busy") for said in hand.said] == [1, "busy", 2]
+    assert hand.names["ran"] == [2]
