@@ -19,6 +19,7 @@ from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
 from flatmq_tools.ota import keys, prompt
 from ota.fakes import Message
+from unit.short import Short
 
 TO = "dev/pico-1"
 
@@ -196,21 +197,6 @@ def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch)
     assert hand.runs(hand.line(second, 1))
     assert hand.runs(hand.line(second, 2, code=""))
     assert not hand.runs(hand.line(second, 3))
-
-
-class Short:
-    """Stands for a function that finds no memory in its n-th call."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, n: int = 1) -> None:
-        self._right = getattr(of, name)
-        self._left = n
-        patch.setattr(of, name, self)
-
-    def __call__(self, *given: Any) -> Any:
-        self._left -= 1
-        if not self._left:
-            raise MemoryError
-        return self._right(*given)
 
 
 def test_without_memory_a_session_is_granted_later(
