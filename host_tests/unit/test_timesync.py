@@ -14,6 +14,7 @@ import peer
 from flatmq import timesync
 from flatmq.timesync import TimeSync
 from unit.both_versions import VersionBench
+from unit.short import Short
 
 TOPIC = b"dev/pico-1/time"
 NOON = 1_772_366_400  # 2026-03-01 12:00 UTC
@@ -163,54 +164,41 @@ def test_without_memory_for_an_answer_it_is_used_a_little_later(
     """The client calls the handler again; on a board a time takes memory."""
     b = Bench(make)
     (number,) = b.asked()
-
-    def full(*_: int) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(timesync, "ticks_add", full)
-        with pytest.raises(MemoryError):
-            b.answer(number, NOON)
+    Short(monkeypatch, timesync, "ticks_add")
+    with pytest.raises(MemoryError):
+        b.answer(number, NOON)
     b.bench.client.poll()
     b.asked(2000)
     assert [seconds - NOON for seconds, _ in b.set] == [1]
     assert b.sync.answers == 1
 
 
-def test_a_clock_that_cannot_be_set_is_asked_for_again(make: Callable) -> None:
+def test_a_clock_that_cannot_be_set_is_asked_for_again(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     b = Bench(make)
     (number,) = b.asked()
     b.answer(number, NOON)
-
-    def broken(_: int) -> None:
-        raise OSError
-
-    right, b.sync._set = b.sync._set, broken
-    for _ in range(2):
-        with pytest.raises(OSError):
-            b.asked(2000)
-    b.bench.clock.now += 3_600_000
-    (number,) = b.asked()
-    b.answer(number, NOON + 3600)
-    b.sync._set = right
+    with monkeypatch.context() as patch:
+        Short(patch, b.sync, "_set", error=OSError())
+        for _ in range(2):
+            with pytest.raises(OSError):
+                b.asked(2000)
+        b.bench.clock.now += 3_600_000
+        (number,) = b.asked()
+        b.answer(number, NOON + 3600)
     b.asked(2000)
     assert [seconds - NOON for seconds, _ in b.set] == [3601]
 
 
-def test_without_memory_the_clock_is_set_at_the_next_second(make: Callable) -> None:
+def test_without_memory_the_clock_is_set_at_the_next_second(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     b = Bench(make)
     (number,) = b.asked()
     b.answer(number, NOON)
     at = b.bench.clock.now
-    raised = [MemoryError()]
-    right = b.sync._set
-
-    def short(seconds: int) -> None:
-        if raised:
-            raise raised.pop()
-        right(seconds)
-
-    b.sync._set = short
+    Short(monkeypatch, b.sync, "_set")
     with pytest.raises(MemoryError):
         b.asked(2000)
     b.asked(2000)
