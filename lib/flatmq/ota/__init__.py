@@ -121,9 +121,8 @@ class Updates:
             return
         self.due = port.ticks_ms()
         try:
-            for source in self._whole:
-                self._begin(source)
-                break
+            if self._whole:
+                self._begin(next(iter(self._whole)))
             if self.work:
                 next(self.work, None)
             if self.client.connected and self._said != self.client.stats.connects:
