@@ -9,6 +9,8 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from station import Station
 
+_FAULTS = (MemoryError, OSError)
+
 
 class Parts:
     """The parts of a station whose names are given, separated by commas.
@@ -17,14 +19,27 @@ class Parts:
     """
 
     def __init__(self, station: "Station", names: str) -> None:
-        self._all = []
-        for name in names.split(","):
-            self._all.append(_made(station, name.strip()))
+        self._station = station
+        self._names = names.replace(" ", "").split(",")
+        self._all = [_made(station, name) for name in self._names]
 
     def poll(self) -> None:
-        """Have each part do what is due."""
-        for part in self._all:
-            part.poll()
+        """Have each part do what is due. One without memory, or a flash, does not stop others."""
+        i = 0
+        while i < len(self._all):
+            self._poll(i)
+            i += 1
+
+    # Small functions: a frame of more than eleven words would be on the heap, for every turn.
+
+    def _poll(self, i):
+        try:
+            self._all[i].poll()
+        except _FAULTS:
+            self._count(i)
+
+    def _count(self, i):
+        self._station.count(self._names[i])
 
 
 def _made(station, name):

@@ -21,6 +21,7 @@ MAGIC = b"flatmq a1"  # and in two bytes the number of entries, which follow
 ENTRY = 10  # bytes: CRC-32 of a path, then in three bytes each where the file begins, and its size
 FOLDER = 0xFFFFFF  # the size of a folder
 watchdog = None  # a WDT that runs because a new version does
+unsaved = None  # the record, if the flash did not take it at boot
 TRIES = 3  # boots of a new version that do not prove it, after which the old one returns
 YEAR = 2026  # a clock that shows an earlier one was not set
 CRASHES = 10  # in a row, after which a version that was good once makes way
@@ -42,6 +43,8 @@ def load(folder: str = "") -> dict:
     failed    the version that was given up last: version, counter, why, and in UTC when, if the
               board knew that; None if none was
     """
+    if unsaved:
+        return dict(unsaved)
     record = {"run": "a", "version": "", "counter": 0, "state": "good", "tries": 0}
     record.update({"crashes": 0, "why": "", "old": None, "failed": None})
     try:
@@ -54,10 +57,26 @@ def load(folder: str = "") -> dict:
 
 def store(record: dict, folder: str = "") -> None:
     """Replace the record. OSError if the flash is full or fails: the old one stays then."""
+    global unsaved
     new = folder + RECORD + ".new"
     with open(new, "w") as f:
         json.dump(record, f)
     os.rename(new, folder + RECORD)
+    unsaved = None
+
+
+def keep(record: dict, folder: str = "") -> None:
+    """Replace the record. If the flash does not take it, it is `unsaved`.
+
+    A new version makes way then, as nobody would count its tries.
+    """
+    global unsaved
+    try:
+        store(record, folder)
+    except OSError as error:
+        if record["state"] == "new":
+            back(record, "its try cannot be counted: " + repr(error))
+        unsaved = record
 
 
 def given_up(version: str, counter: int, why: str) -> dict:
@@ -151,17 +170,18 @@ def boot(folder: str = "") -> dict:
 
     record = load(folder)
     if chosen(record, "watchdog" if _by_watchdog(machine) else ""):
-        store(record, folder)
+        keep(record, folder)
     if record["state"] == "new":
         # If nothing feeds it, the board resets. `ota.Updates` does, and so does a station.
         watchdog = machine.WDT(timeout=8300 if sys.platform == "rp2" else 120000)
     try:
         mount(folder + "/" + record["run"])
     except OSError as error:
-        if not record["old"]:
-            raise
+        if not record["old"]:  # maybe the record is lost, and this is not what ran
+            other = "a" if record["run"] == "b" else "b"
+            record["old"] = {"run": other, "version": "", "counter": 0}
         back(record, "its file cannot be read: " + repr(error))
-        store(record, folder)
+        keep(record, folder)
         mount(folder + "/" + record["run"])
     return record
 

@@ -25,19 +25,19 @@ def check(folder: str = "") -> None:
     if is_new and is_wanted:
         slots.store = _store
         return
-    if is_wanted:
-        # The boot loader has replaced it, or the power was cut before it was chosen.
-        record["why"] = "it did not start"
-        slots.store(record, folder)
     if is_new or is_wanted:
         try:
+            if is_wanted:
+                # The boot loader has replaced it, or the power was cut before it was chosen.
+                record["why"] = "it did not start"
+                slots.store(record, folder)
             Partition(said["from" if is_new else "to"]).set_boot()
             machine.reset()
-        except OSError as error:  # the flash has lost it
+        except OSError as error:  # the flash has lost it, or takes nothing
             if is_wanted:
                 slots.back(record, repr(error))
     end(record)
-    slots.store(record, folder)
+    slots.keep(record, folder)
 
 
 def _store(record, folder=""):

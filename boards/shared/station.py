@@ -45,11 +45,11 @@ class Station:
     `base` is what its topics begin with, b"dev/NAME/". `seq` is the number of the last reading.
     Readings that found no room are counted, too, so that a receiver sees the gap. `failed` counts
     failures by part: a sensor that cannot be read or finds no room in the pack, the LED, the
-    watchdog, the spool, the clock. None of them ends the sketch, and the status reports them.
-    `refused` counts commands, and `lost` counts readings. `pack` is the last reading, and `unsent`
-    is True while it waits for room in the client or the spool. `always_sleeps` is the setting
-    `device.sleep`. Set
-    `sleep_for` to a number of seconds to sleep that long as soon as everything is acknowledged.
+    watchdog, the spool, the clock, the memory for what comes in, and what `parts` loads. None of
+    them ends the sketch, and the status reports them. `refused` counts commands, and `lost` counts
+    readings. `pack` is the last reading, and `unsent` is True while it waits for room in the
+    client or the spool. `always_sleeps` is the setting `device.sleep`. Set `sleep_for` to a number
+    of seconds to sleep that long as soon as everything is acknowledged.
     """
 
     def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=0) -> None:
@@ -97,7 +97,7 @@ class Station:
             try:
                 self._spool = Spool(self.client, "/spool", head=chip.spool_head)
             except OSError:
-                self._count("spool")
+                self.count("spool")
         self.client.subscribe(base + b"cmd/#", self._on_command, 1)
         self.boot = next_boot()
         self.pack = Pack(name, self.boot, pack)
@@ -136,7 +136,7 @@ class Station:
             try:
                 self.chip.watch()
             except OSError:
-                self._count("watchdog")
+                self.count("watchdog")
         self.client.start()
         try:
             while True:
@@ -150,13 +150,16 @@ class Station:
         self._feed()
         if self._parts:
             self._parts.poll()
-        if not self.sleep_for:
+        if not (self.sleep_for and self.client.connected):
             self._measure(ticks_ms())
         if self.unsent:
             self._send()
         self._show()
         if self._connected():
-            self._poll(ms)
+            try:
+                self._poll(ms)
+            except MemoryError:  # of a command, for example, which the client repeats
+                self.count("memory")
         else:
             # Without Wi-Fi no name is looked up: on rp2 a lookup might never end.
             time.sleep_ms(ms)
@@ -178,7 +181,7 @@ class Station:
 
     # No "as error" in what each turn calls: it makes a frame so large that it is on the heap.
 
-    def _count(self, part):
+    def count(self, part):
         """Count a failure of a part. The first one is printed, and reported at once."""
         if part not in self.failed:
             print(f"{part} failed")
@@ -190,13 +193,13 @@ class Station:
             self._next = ticks_add(ticks_ms(), NEWS_MS)
 
     def _count_sensor(self, i):
-        self._count(type(self.sensors[i]).__name__.lower())
+        self.count(type(self.sensors[i]).__name__.lower())
 
     def _feed(self):
         try:
             self.chip.feed()
         except OSError:
-            self._count("watchdog")
+            self.count("watchdog")
 
     # Readings
 
@@ -255,7 +258,7 @@ class Station:
                 self.unsent = not self._spool.publish(self._telemetry, self.pack.payload(), 1)
                 return True
             except OSError:
-                self._count("spool")
+                self.count("spool")
         return False
 
     # The network
@@ -268,7 +271,7 @@ class Station:
                 return
             except OSError:
                 self._readable = False  # what it took now would stay there
-                self._count("spool")
+                self.count("spool")
         self.client.poll(ms)
 
     def _has_time(self):
@@ -277,7 +280,7 @@ class Station:
             try:
                 return self._clock.poll()
             except Exception:
-                self._count("clock")
+                self.count("clock")
                 return False
         return True
 
@@ -320,7 +323,7 @@ class Station:
             try:
                 self._spool.close()
             except OSError:
-                self._count("spool")
+                self.count("spool")
         if self._wifi:
             self._wifi.off(self.sleep_for)
         self._light(False)
@@ -345,9 +348,10 @@ class Station:
         if name == b"interval":
             if value is None or not 1 <= value <= _DAY:
                 return b"1 to 86400 s"
-            self.interval = value
-            self._due = ticks_add(ticks_ms(), value * 1000)
-            self._begun = False
+            if value != self.interval:  # a retained one comes with each connection
+                self.interval = value
+                self._due = ticks_add(ticks_ms(), value * 1000)
+                self._begun = False
         elif name == b"led":
             if not (message.is_payload(b"on") or message.is_payload(b"off")):
                 return b"on or off"
@@ -390,7 +394,7 @@ class Station:
             try:
                 self._led.value(1 if on else 0)
             except Exception:
-                self._count("led")
+                self.count("led")
 
 
 def _secured(table):

@@ -47,8 +47,8 @@ MAY_BE_ON_HEAP = {
     "ha_message": {"Stream.seek.<genexpr>", "_described", "members"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
-    "ota/__init__": {"Updates.__init__", "Updates.tell", "Updates._begin"},
-    "ota/fetch": {"Sink.digest", "work", "_steps", "_make_room"},
+    "ota/__init__": {"Updates.__init__", "Updates.tell"},
+    "ota/fetch": {"Sink.digest", "begin", "work", "_steps", "_make_room"},
     "ota/firmware": {"Sink.__init__", "Sink.digest", "partition", "switch"},
     "ota/manifest": {"static string 125"},
     # For a line that was typed.
@@ -91,7 +91,7 @@ MAY_BE_ON_HEAP = {
     "signed": {"is_signed", "signed"},
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "show": {"_numbers.<listcomp>"},
-    "spool": {"Spool.__init__"},
+    "spool": {"Spool.__init__", "Spool._recover"},
     # When it is loaded; the last is `count`.
     "store": {
         "<module>",

@@ -275,7 +275,7 @@ GOOD: dict[str, list[tuple[bytes, Any, bytes | None]]] = {
     "switch": [(b"ON", True, b"ON"), (b"OFF", False, b"OFF")],
     "light": [(b"0", 0, b"0"), (b"255", 255, b"255"), (b"ON", 255, b"255"), (b"OFF", 0, b"0")],
     "number": [(b"5", 50, b"5.0"), (b"30.0", 300, b"30.0"), (b"21.5", 215, b"21.5"),
-               (b"20.499999999999996", 205, b"20.5"), (b"+7", 70, b"7.0")],
+               (b"20.499999999999996", 205, b"20.5")],
     "button": [(b"PRESS", None, None)],
     "update": [(b"INSTALL", None, None)],
 }  # fmt: skip
@@ -304,7 +304,7 @@ def test_a_bad_command_is_counted_and_changes_nothing(
 
 @pytest.mark.parametrize(
     ("platform", "payload", "value", "state"),
-    [(kind, *case) for kind in GOOD for case in GOOD[kind] if case[0] != b"+7"],
+    [(kind, *case) for kind in GOOD for case in GOOD[kind]],
 )
 def test_a_command(
     platform: str, payload: bytes, value: Any, state: bytes | None, home: Home
@@ -316,6 +316,16 @@ def test_a_command(
     assert calls == [() if value is None else (value,)]
     assert sent == ([] if state is None else [(f"dev/tank-1/{platform}", state)])
     assert home.made.refused == 0
+
+
+def test_a_press_that_is_retained_is_refused(home: Home) -> None:
+    """It comes with each connection: a button that restarts the board would do so for ever."""
+    calls: list[tuple] = []
+    every_platform(home.device(), lambda *value: calls.append(value))
+    home.start()
+    for key, payload in (("button", b"PRESS"), ("update", b"INSTALL"), ("switch", b"ON")):
+        home.feed(peer.publish(b"dev/tank-1/%b/set" % key.encode(), payload, retain=True))
+    assert (calls, home.made.refused) == ([(True,)], 2)
 
 
 def test_a_negative_number(home: Home) -> None:

@@ -1,10 +1,10 @@
 """Cut the power at writes of an update, on MicroPython.
 
 cuts.py KEY MANIFEST OLD NEW FIRST STEP [ROLLBACK]: files, of the key its modulus in hex. Every
-STEP-th write from FIRST on is cut, both ways, each in a run of its own. The last line says how
-many writes an update has, how many cuts came, and after how many of them the old version ran
-first, and the new. With ROLLBACK the versions are firmware, whose boot loader has that (1) or not
-(0).
+STEP-th write from FIRST on, and the last one, is cut, both ways, each in its own run. The last
+line says how many writes an update has, how many cuts came, and after how many of them the old
+version ran first, and the new. With ROLLBACK the versions are firmware, whose boot loader has that
+(1) or not (0).
 """
 
 import hashlib
@@ -49,10 +49,13 @@ def life(chip):
     vfs.mount(vfs.VfsLfs2(chip), "/f")
     try:
         version = FLASH.version() if FLASH else None
+        slots.unsaved = None
         record = slots.boot("/f")
         vfs.umount("/app")
         if "firmware" in record:
             slots_esp32.check("/f")
+        if chip.dead:  # `boot` has taken it for a flash that fails
+            raise PowerCut
         if not FLASH:
             version = record["version"]
             with open("/f/" + record["run"], "rb") as f:
@@ -141,7 +144,7 @@ def main(chip):
     writes = chip.writes
     seen = {"1": 0, "2": 0}
     cuts = 0
-    for cut_at in range(first, writes + 1, step):
+    for cut_at in list(range(first, writes, step)) + [writes]:  # noqa: RUF005 (for MicroPython)
         for how in (STOP, TORN):
             ran = run(chip, image, cut_at, how)
             cuts += 1

@@ -41,6 +41,7 @@ class Esp32(Board):
         self.healthy = True
         self.starts = True  # the new firmware
         self.lasts = True  # on the flash
+        self.full = False  # the file system
         self.boots: list[bytes | None] = []
         (folder / "b").write_bytes(b"the program before")
         super().__init__(folder, key)
@@ -61,10 +62,11 @@ class Esp32(Board):
                 self.flash.parts["ota_1"][0] ^= not self.lasts
                 continue
             sys.modules.pop("slots_esp32", None)
-            slots.store = PLAIN
+            slots.store = _full if self.full else PLAIN
+            slots.unsaved = None
             record = slots.load(folder)
             if slots.chosen(record, ""):
-                slots.store(record, folder)
+                slots.keep(record, folder)
             try:
                 if "firmware" in record:
                     import slots_esp32
@@ -104,11 +106,16 @@ class Esp32(Board):
 PLAIN = slots.store
 
 
+def _full(*_: Any) -> None:
+    raise OSError(28)
+
+
 @pytest.fixture(autouse=True)
 def modules() -> Iterator[None]:
     """Leave no module of a board behind."""
     yield
     slots.store = PLAIN
+    slots.unsaved = None
     for name in ("esp32", "machine", "slots_esp32"):
         sys.modules.pop(name, None)
 
@@ -176,6 +183,20 @@ def test_firmware_that_the_flash_loses(tmp_path: Path, key: RSAPrivateKey) -> No
     assert board.boots == [OLD, NEW, OLD]
     assert record["failed"]["why"].startswith("OSError(-5379")
     assert (record["version"], record["state"]) == ("1", "good")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_firmware_whose_tries_cannot_be_counted(
+    tmp_path: Path, key: RSAPrivateKey, starts: bool
+) -> None:
+    """The file system is full: else the board would wait at its prompt, or try it for ever."""
+    board = Esp32(tmp_path, key)
+    board.starts = starts
+    board.full = True
+    board.offer()
+    assert board.boots == [OLD, NEW, OLD]
+    assert board.said["failed"]["why"] == "its try cannot be counted: OSError(28)"
+    assert board.said["version"] == "1"
 
 
 def test_it_goes_on_after_a_reset(tmp_path: Path, key: RSAPrivateKey) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from flatmq.ota import fetch
 from flatmq_tools.ota import push
 from ota.board import ARCHIVE, MADE, Board
 from ota.test_manifest import board
+from unit.short import Short
 
 __all__ = ["board"]
 OWN = b"dev/b/ota/manifest"
@@ -28,33 +30,6 @@ class Clock:
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port, "ticks_ms", lambda: Clock.ms)
-
-
-class Short:
-    """Stands for a function, which finds no memory in its n-th call, or always with an `error`."""
-
-    def __init__(
-        self,
-        patch: pytest.MonkeyPatch,
-        of: Any,
-        name: str,
-        n: int = 1,
-        error: Exception | None = None,
-    ) -> None:
-        self._right = getattr(of, name)
-        self._error = error
-        self.left = n
-        self.calls = 0
-        patch.setattr(of, name, self)
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        self.calls += 1
-        self.left -= 1
-        if self._error:
-            raise self._error
-        if not self.left:
-            raise MemoryError
-        return self._right(*given, **named)
 
 
 def _turns(board: Board) -> int:
@@ -81,6 +56,47 @@ def test_a_manifest_is_looked_at_again(
     assert _turns(board) == 0
     assert board.resets
     assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
+@pytest.mark.parametrize("what", ["wanted", "_make_room"])
+def test_ctrl_c_ends_no_update(
+    what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the program goes on, so does the update; or it has failed, and the board says so."""
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    with monkeypatch.context() as patch:
+        Short(patch, fetch, what, error=KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            _turns(board)
+    _turns(board)
+    if what == "_make_room":
+        assert board.said["state"] == "failed"
+        board.hears(OWN, push.manifest(MADE, "dev/b", key))  # with the next connection
+        _turns(board)
+    assert board.resets
+
+
+def test_a_flash_that_removes_nothing_does_not_keep_an_update(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.turns()
+    with monkeypatch.context() as patch:
+        Short(patch, fetch.os, "remove", error=OSError(30))
+        board.hears(OWN, b"")
+        _turns(board)
+        assert board.said["state"] == "cancelled"
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    _turns(board)
+    assert board.resets
+
+
+def test_manifests_that_come_faster_than_they_are_read_take_no_more_memory(board: Board) -> None:
+    for n in range(100):
+        board.hears(OWN, b"%d" % n * 500)
+    assert len(board.updates._whole) == 1
+    _turns(board)
+    assert board.updates.about == binascii.crc32(b"99" * 500)
 
 
 def test_a_status_is_published_later(
@@ -144,7 +160,7 @@ def test_the_record_is_what_the_flash_has(
     short = Short(monkeypatch, slots, "store")
     board.hears(OWN, push.manifest(MADE, "dev/b", key))
     _turns(board)
-    assert short.left == 0
+    assert short.calls == 1
     assert board.said["why"] == "MemoryError()"
     assert board.updates.record == slots.load(str(board.folder))
     assert not board.resets

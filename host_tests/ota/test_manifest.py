@@ -17,6 +17,7 @@ from flatmq import port, signed
 from flatmq.ota import fetch
 from flatmq_tools.ota import keys, push
 from ota.board import ARCHIVE, MADE, Board
+from unit.short import Short
 
 HERE = Path(__file__).parent
 OTHER = {"counter": 21, "version": "3", "kind": "firmware", "board": "pico", "to": "dev/c",
@@ -38,17 +39,9 @@ def _said(text: bytes) -> dict[str, Any]:
     return found
 
 
-def test_an_update(board: Board, key: RSAPrivateKey) -> None:
-    """The one that all of these tests spoil."""
-    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
-    board.turns(lambda right: [right])
-    assert board.resets
-    assert (board.folder / "b").read_bytes() == ARCHIVE
-
-
-@pytest.mark.parametrize("size", [1, 5, 11, 13, 1000])
+@pytest.mark.parametrize("size", [0, 1, 5, 11, 13, 1000])
 def test_a_piece_comes_in_parts_of_any_size(size: int, board: Board, key: RSAPrivateKey) -> None:
-    """Its first bytes, which say what it is a piece of, may be cut as well."""
+    """Its first bytes, which say what it is a piece of, may be cut as well; 0: it is whole."""
     board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
     board.part = size
     board.turns(lambda right: [b"\0" + right[1:], right])
@@ -272,21 +265,9 @@ def test_exceptions_are_counted_until_it_works_again(board: Board, key: RSAPriva
 def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
     board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
-        raise MemoryError
-
-    now = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart(key)
-    with monkeypatch.context() as patch:
-        patch.setattr(board.updates, "_collect", full)
-        board.hears(*_manifest(OWN, 20, key))
-        board.turns()
-        patch.undo()
-        patch.setattr(fetch, "wanted", full)
-        board.hears(*_manifest(OWN, 20, key))
-        board.turns()
-    now[0] = 5000
+    Short(monkeypatch, board.updates, "_collect")
+    board.hears(*_manifest(OWN, 20, key))
+    board.turns()
     board.hears(*_manifest(OWN, 20, key))
     board.turns(lambda right: [right])
     assert board.resets

@@ -20,6 +20,7 @@ from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
 from flatmq_tools.ota import keys, package, prompt
 from ota.fakes import Message
+from unit.short import Short
 
 TO = "dev/pico-1"
 
@@ -226,21 +227,6 @@ def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch)
     assert not hand.runs(hand.line(second, 3))
 
 
-class Short:
-    """Stands for a function that finds no memory in its n-th call."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, n: int = 1) -> None:
-        self._right = getattr(of, name)
-        self._left = n
-        patch.setattr(of, name, self)
-
-    def __call__(self, *given: Any) -> Any:
-        self._left -= 1
-        if not self._left:
-            raise MemoryError
-        return self._right(*given)
-
-
 def test_without_memory_a_session_is_granted_later(
     key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,3 +278,20 @@ def test_a_large_line_behind_one_that_has_come(key_file: Path) -> None:
     message.retain = 0
     hand._handler(message)
     assert not hand.runs(b"x" * 5000)
+
+
+def test_an_answer_that_waits_for_room_is_not_lost(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else asks meanwhile, and the next line comes."""
+    hand = Hand(key_file)
+    grant = hand.asks()
+    with monkeypatch.context() as patch:
+        patch.setattr(hand, "publish", lambda *_: None)
+        hand.runs(hand.line(grant, 1, code="7 * 6"))
+        hand.hears(b"dev/pico-1/prompt/ask", b"")
+    hand.runs(hand.line(grant, 2))
+    for _ in range(3):
+        hand.prompt.poll()
+    assert [said.get("n", "busy") for said in hand.said] == [1, "busy", 2]
+    assert hand.names["ran"] == [2]

@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -200,6 +201,16 @@ def test_commands_are_obeyed_and_bad_ones_refused(name: str, stand: Stand) -> No
     assert board.ask("longest < timeout") == "True"
 
 
+def test_an_interval_that_comes_again_delays_no_reading(stand: Stand) -> None:
+    """As a retained one does with each connection: where these are short, none was read."""
+    _, watcher = stand.started("pico_w")
+    watcher.pack()
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        assert watcher.command("interval", b"1") == b"done"
+    assert len(watcher.payloads(f"dev/{watcher.device}/telemetry")) >= 3
+
+
 def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None:
     device = stand.device("pico_w")
     watcher = stand.watcher(device)
@@ -264,7 +275,7 @@ def test_readings_of_an_outage_wait_on_flash(stand: Stand) -> None:
         watcher.status(b"offline")
         board.until("pins.clear() is None")
         fills = int(board.ask("turns"))
-        board.until(f"turns > {fills + 100}")  # 20 ms each, and readings every second
+        board.until(f"turns > {fills + 150}")  # 20 ms each, and readings every second
         board.kill()
         proxy.refuse(False)
         board.boot()
@@ -365,6 +376,21 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
     assert watcher.pack(lambda pack: pack["seq"][0] == 2)["boot"][0] > boots[2]
     assert watcher.retained("status") == b"online"
     watcher.order("sleep", retain=True)
+
+
+def test_a_board_that_cannot_sleep_goes_on_reading(stand: Stand) -> None:
+    """Without a broker it is awake, and what it reads is kept."""
+    with Proxy(stand.host, stand.port) as proxy:
+        proxy.refuse()
+        device = stand.device("pico_w")
+        watcher = stand.watcher(device)
+        board = stand.board("pico_w", device, proxy.port, sleep=True, spool=True)
+        board.boot()
+        board.until("turns > 150")  # 20 ms each, and readings every second
+        proxy.refuse(False)
+        board.await_("deepsleep")
+    assert watcher.pack()["seq"][0] == 1
+    assert watcher.pack()["seq"][0] == 2
 
 
 # What the radio is asked for when a board wakes, besides "on", its power mode and "off".
@@ -471,8 +497,20 @@ FAULTS = {
     "no place for the spool": (SPOOL.format("__init__"), "", "spool"),
     "no room on flash": (SPOOL.format("publish"), "", "spool"),
     "flash that cannot be read": (SPOOL.format("poll"), "", "spool"),
+    "a part": (
+        "import flatmq.timesync; flatmq.timesync.TimeSync.poll = lambda *a: use('time')",
+        "broken['time'] = OSError(5)",
+        "time",
+    ),
+    "memory for a message": (
+        "obey = station.Station._obey;"
+        "station.Station._obey = lambda *a: use(a[1].decode()) or obey(*a);"
+        "broken['identify'] = MemoryError()",
+        "",
+        "memory",
+    ),
 }
-ONCE = ("a watchdog that does not start", "no place for the spool")
+ONCE = ("a watchdog that does not start", "no place for the spool", "memory for a message")
 
 
 @spread("fault", FAULTS, board=NAMES)
@@ -480,7 +518,10 @@ def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stan
     """Readings arrive all the same, and commands are obeyed."""
     first, later, part = FAULTS[fault]
     setup = f"station.NEWS_MS = 300;{first or 'pass'};broken['spool'] = OSError(28)"
-    there, watcher = stand.started(board, setup, spool=part == "spool")
+    there, watcher = stand.started(board, setup, spool=part == "spool", parts="time")
+    if part == "memory":
+        watcher.status(b"online")
+        watcher.order("identify")
     if later:
         watcher.status(b"online")
         there.do(later)

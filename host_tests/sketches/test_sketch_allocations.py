@@ -41,7 +41,7 @@ MAY_BE_ON_HEAP = {
         "_shown.<genexpr>",
     },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
-    "parts": {"Parts.__init__", "_made"},
+    "parts": {"_made"},
     "prompt_part": {"prompt"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
@@ -50,7 +50,7 @@ MAY_BE_ON_HEAP = {
     "slots_esp32": {"check"},  # before the program starts
     "slots": {
         *("Archive.__init__", "Archive.stat", "_crashed", "boot", "given_up", "load", "run"),
-        "store",
+        *("keep", "store"),
     },
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
     "updates_part": {"updates"},

@@ -42,7 +42,7 @@ def main():
     handed = []
     gc.collect()
     while spool.pending:
-        while client.connected and spool._count < 8:
+        while client.connected and spool._to - spool._from < 8:
             before = chip.asked()
             if not (spool._load() and spool._hand_over(0)):
                 break

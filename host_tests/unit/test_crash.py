@@ -15,6 +15,7 @@ import pytest
 import peer
 from flatmq import crash
 from unit.both_versions import VersionBench
+from unit.short import Short
 
 TOPIC = b"dev/pico-1/crash"
 
@@ -260,6 +261,23 @@ def test_a_record_of_a_later_version_is_published_as_it_is(path: str, make: Call
     assert record(path)["count"] == 1
 
 
+@pytest.mark.parametrize(
+    "later",
+    [{"frames": "x" * 3000}, {"trace": [], "x": "x" * 3000}, {"trace": "", "x": "x" * 3000}],
+)
+def test_a_large_record_of_a_later_version_is_shortened(
+    later: dict[str, Any], path: str, make: Callable
+) -> None:
+    """It must not end the program with each start."""
+    Path(path).write_text(json.dumps(later))
+    bench = make().online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    for _ in range(30):
+        turn(bench, crashes)
+    (message,) = published(bench)
+    assert "xxx" in json.loads(message.payload)["trace"]
+
+
 def test_a_reset_by_the_watchdog(path: str, make: Callable) -> None:
     bench = make().online()
     turn(bench, crash.Crashes(bench.client, TOPIC, watchdog=True, path=path))
@@ -360,21 +378,6 @@ def test_a_guarded_program_returns_what_it_returns(naps: list[float]) -> None:
     assert crash.guard(lambda: 7) == 7
 
 
-class Full:
-    """Stands for a function that finds no memory as often as `left` says."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, of: Any, name: str, left: int = 1) -> None:
-        self._right = getattr(of, name)
-        self.left = left
-        patch.setattr(of, name, self)
-
-    def __call__(self, *given: Any) -> Any:
-        self.left -= 1
-        if self.left >= 0:
-            raise MemoryError
-        return self._right(*given)
-
-
 def test_a_record_that_is_shortened_without_memory_stays(
     path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,7 +385,7 @@ def test_a_record_that_is_shortened_without_memory_stays(
     b = make(tx_size=300)
     crashes = crash.Crashes(b.client, TOPIC, path=path)
     b.online()
-    Full(monkeypatch, crash.json, "dumps")
+    Short(monkeypatch, crash.json, "dumps")
     with pytest.raises(MemoryError):
         turn(b, crashes)
     for _ in range(20):
@@ -401,7 +404,7 @@ def test_a_record_is_removed_later_if_there_is_no_memory_for_that(
     turn(b, crashes)
     (packet,) = published(b)
     b.feed(peer.puback(packet.pid))
-    Full(monkeypatch, crash.os, "remove")
+    Short(monkeypatch, crash.os, "remove")
     with pytest.raises(MemoryError):
         turn(b, crashes)
     turn(b, crashes)
@@ -416,12 +419,28 @@ def test_a_record_that_was_kept_without_memory_to_pass_it_on(
     crashes = crash.Crashes(b.client, TOPIC, path=path)
     b.online()
     turn(b, crashes)
-    full = Full(monkeypatch, crashes, "take", 2)
+    short = Short(monkeypatch, crashes, "take", 1, 2)
     assert kept(path)
     for _ in range(2):
         assert published(b) == []
         b.clock.now += 60_000
         turn(b, crashes)
-    assert full.left < 0
+    assert short.calls == 3
     assert crashes.reserve is not None
+    assert len(published(b)) == 1
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_record_that_there_is_no_memory_to_read_is_read_later(
+    n: int, path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(path)
+    Short(monkeypatch, crash.json, "load", *range(1, n + 1))
+    b = make().online()
+    crashes = crash.Crashes(b.client, TOPIC, path=path)
+    turn(b, crashes)
+    if n == 2:
+        assert published(b) == []
+        b.clock.now += 60_000
+        turn(b, crashes)
     assert len(published(b)) == 1

@@ -13,6 +13,7 @@ from flatmq import log, stream_uart
 from flatmq.log import Log
 from flatmq_tools.remote_logs import Printed
 from unit.both_versions import VersionBench
+from unit.short import Short
 
 TOPIC = b"dev/pico-1/log"
 
@@ -207,13 +208,8 @@ def test_without_memory_it_stays_the_terminal(
     b.listen()
     b.log.write(b"before\n")
     assert b.turn() == "before\n"
-
-    def full(data: bytes) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(b.log, "_fill", full)
-        assert b.log.write(b"x" * 100) == 100
+    Short(monkeypatch, b.log, "_fill")
+    assert b.log.write(b"x" * 100) == 100
     b.log.write(b"after\n")
     shown = b.turn()
     assert "100 bytes" in shown

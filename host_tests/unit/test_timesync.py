@@ -14,6 +14,7 @@ import peer
 from flatmq import timesync
 from flatmq.timesync import TimeSync
 from unit.both_versions import VersionBench
+from unit.short import Short
 
 TOPIC = b"dev/pico-1/time"
 NOON = 1_772_366_400  # 2026-03-01 12:00 UTC
@@ -98,7 +99,23 @@ def test_it_asks_until_it_is_answered_and_then_each_hour(make: Callable) -> None
     assert len(b.asked(15_000)) == 1
 
 
-@pytest.mark.parametrize("payload", [b"", b"1", b"{n} {t}", b"{n} x 0", b"\xff", b"{n} 1e9 0"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(
+            b"",
+            b"1",
+            b"{n} {t}",
+            b"{n} x 0",
+            b"\xff",
+            b"{n} 1e9 0",
+            b"{n} {t} -1",
+            b"{n} {t} 1000",
+        ),
+        b"{n} 4294967296 0",  # boards raise for it, or worse
+        b"{n} 9223372036854775807 0",
+    ],
+)
 def test_what_is_no_answer_is_ignored(payload: bytes, make: Callable) -> None:
     b = Bench(make)
     (number,) = b.asked()
@@ -147,34 +164,41 @@ def test_without_memory_for_an_answer_it_is_used_a_little_later(
     """The client calls the handler again; on a board a time takes memory."""
     b = Bench(make)
     (number,) = b.asked()
-
-    def full(*_: int) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(timesync, "ticks_add", full)
-        with pytest.raises(MemoryError):
-            b.answer(number, NOON)
+    Short(monkeypatch, timesync, "ticks_add")
+    with pytest.raises(MemoryError):
+        b.answer(number, NOON)
     b.bench.client.poll()
     b.asked(2000)
     assert [seconds - NOON for seconds, _ in b.set] == [1]
     assert b.sync.answers == 1
 
 
-def test_without_memory_the_clock_is_set_at_the_next_second(make: Callable) -> None:
+def test_a_clock_that_cannot_be_set_is_asked_for_again(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = Bench(make)
+    (number,) = b.asked()
+    b.answer(number, NOON)
+    with monkeypatch.context() as patch:
+        Short(patch, b.sync, "_set", error=OSError())
+        for _ in range(2):
+            with pytest.raises(OSError):
+                b.asked(2000)
+        b.bench.clock.now += 3_600_000
+        (number,) = b.asked()
+        b.answer(number, NOON + 3600)
+    b.asked(2000)
+    assert [seconds - NOON for seconds, _ in b.set] == [3601]
+
+
+def test_without_memory_the_clock_is_set_at_the_next_second(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     b = Bench(make)
     (number,) = b.asked()
     b.answer(number, NOON)
     at = b.bench.clock.now
-    raised = [MemoryError()]
-    right = b.sync._set
-
-    def short(seconds: int) -> None:
-        if raised:
-            raise raised.pop()
-        right(seconds)
-
-    b.sync._set = short
+    Short(monkeypatch, b.sync, "_set")
     with pytest.raises(MemoryError):
         b.asked(2000)
     b.asked(2000)

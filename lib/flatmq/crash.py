@@ -151,9 +151,14 @@ class Crashes:
         self._since = port.ticks_ms()
         self.uptime = 0
         self.least: int | None = None
-        self.reserve: bytearray | None = bytearray(_RESERVE)
-        record = _read(path)
-        if record is None:
+        self.reserve: bytearray | None = None
+        record = None
+        try:
+            record = _read(path)
+            self.reserve = bytearray(_RESERVE)
+        except MemoryError:  # `poll` tries again
+            pass
+        if record is None and self.reserve:
             _remove(path)  # nobody can read it
             if watchdog:
                 record = {"cause": "watchdog", "count": 1, "version": version}
@@ -212,10 +217,13 @@ class Crashes:
             self._id = self._client.publish(self._topic, self._json, 1, True) or 0
         except ValueError:
             record = json.loads(self._json)
-            trace = record.get("trace", "")
-            if len(trace) <= _SHORTEST:
+            trace = record.get("trace")
+            if type(trace) is str and len(trace) > _SHORTEST:
+                record["trace"] = _cut(trace, max(_SHORTEST, len(trace) * 7 // 8))
+            elif type(trace) is str and len(record) == 1:
                 raise
-            record["trace"] = _cut(trace, max(_SHORTEST, len(trace) * 7 // 8))
+            else:  # of a later version
+                record = {"trace": str(record)}
             self._json = json.dumps(record).encode()
 
 
@@ -227,6 +235,8 @@ def _read(path):
                 record = json.load(f)
             if isinstance(record, dict):
                 return record
+    except MemoryError:
+        raise
     except Exception:  # it is not there, or of some other program or after a fault of the flash
         pass
     return None

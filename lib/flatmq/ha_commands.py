@@ -16,7 +16,7 @@ def wanted(c: "Component", message: "Message") -> "Any":
     """Return what a command asks of a component; None if that is not allowed."""
     kind = c.platform
     if kind in PRESSES:
-        return message.is_payload(PRESSES[kind]) or None
+        return (message.is_payload(PRESSES[kind]) and not message.retain) or None
     if kind == b"number":
         return _number(message, c.limits)
     on = True if message.is_payload(b"ON") else False if message.is_payload(b"OFF") else None

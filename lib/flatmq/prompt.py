@@ -74,14 +74,16 @@ class Prompt:
             self._n = 0
             self._nonce = ""
             self._names = {}
-        if self._asked:
+        if self._answer:  # there was no room for it
+            pass
+        elif self._asked:
             if self._n:
                 self._say(busy=self._left())
             else:  # lines must be signed for this session
                 self._nonce = hexlify(os.urandom(8)).decode()
                 self._say(grant=self._nonce)
             self._asked = False  # once there was memory for the answer
-        if self._whole:
+        elif self._whole:
             self._take()
         if self._answer and self._client.publish(self._out, self._answer, 1) is not None:
             self._answer = ""

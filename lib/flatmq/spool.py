@@ -71,8 +71,8 @@ class Spool:
     Records keep the order of `publish`. A message sent with `client.publish` may overtake them.
 
     `pending` counts the records that the broker has not acknowledged. If the flash fails,
-    `publish` and `poll` raise OSError, and nothing is accepted or acknowledged. ValueError names
-    the argument that broke its rule.
+    `publish` and `poll` raise OSError, and nothing is accepted or acknowledged. After Ctrl-C the
+    next call reads the flash again. ValueError names the argument that broke its rule.
 
     The spool sets `client.on_dropped` and, with `clean_session=False`, `client.gate`. It calls
     the `on_dropped` that the client had before.
@@ -110,18 +110,22 @@ class Spool:
         self._client = client
         self._folder = folder
         self._segment = segment
+        self._sizes = segment, segments, head
         self._drops = full == "drop"
         self._durable = durable
         self.stats = Stats()
         self._topic: bytes | str | None = None  # the topic last passed to publish,
         self._name = b""  # and the same checked
+        self._first = 0  # the first byte of its PUBLISH
         # Bytes of topic and payload that fit in a packet and in a record.
         self._most = min(out.most, segment - RECORD)
-        self._flight = [0] * out.inflight  # the numbers of the records in flight: a ring
-        self._from = self._count = 0
+        # The numbers of the records in flight: a ring. A step is one assignment, for Ctrl-C.
+        self._flight = [0] * out.inflight
+        self._from = self._to = 0
         # Packet identifiers of records that the client gave up, 0 for each free place
         self._aside = [0] * out.inflight
         self._ready = False  # the store has read a record that was not handed over yet
+        self._interrupted = False  # Ctrl-C may have left the store between two states
         self._journal = j = Journal(folder + "/journal", out.inflight)
         # A new spool begins at a random number: a board whose flash was erased must not reuse
         # identifiers that the broker still knows.
@@ -169,13 +173,16 @@ class Spool:
         flash fails. Allocates nothing if the topic is bytes and the payload is bytes or another
         buffer, except when a segment begins or ends.
         """
+        if self._interrupted:
+            self._recover()
         if topic is not self._topic or payload.__class__ not in _BUFFERS or qos not in self._qos:
             payload = self._checked(topic, payload, qos)
         if _len(self._name) + _len(payload) > self._most:
             self._refuse(payload)
         if not (self._durable or self.pending) and self._direct(payload, qos, retain):
             return True
-        return self._append((0x31 if retain else 0x30) | qos << 1, payload)
+        self._first = (0x31 if retain else 0x30) | qos << 1
+        return self._append(payload)
 
     def poll(self, ms: int = 0) -> bool:
         """Do what `client.poll` does, and hand over and remove records.
@@ -184,12 +191,13 @@ class Spool:
         acknowledged. Flash access takes time in addition to `ms`. Raises OSError if the
         flash fails, and MemoryError; the next call tries again.
         """
-        if self._client.state == "online":
-            self._feed(0)
+        if self._interrupted:
+            self._recover()
         try:
-            return self._client.poll(ms)
-        finally:  # even after an error: records freed now may make the missing room
-            self._take()
+            return self._poll(ms)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
 
     def dropped(self) -> "Iterator[tuple[int, bytes, bytes]]":
         """Iterate over the records that the client gave up, oldest first.
@@ -206,6 +214,34 @@ class Spool:
         """
         self._store.close()
         self._journal.close()
+
+    def _poll(self, ms):
+        if self._client.state == "online":
+            self._feed(0)
+        try:
+            return self._client.poll(ms)
+        finally:  # even after an error: records freed now may make the missing room
+            self._take()
+
+    def _recover(self):
+        """Read the store again, after Ctrl-C. The flash always has a whole state."""
+        old = self._store
+        old.close()
+        j = self._journal
+        store = Store(self._folder, *self._sizes, j.acked, 0)
+        store.next = max(store.next, old.next)
+        n = _len(self._flight)
+        i = self._flight[self._to % n]
+        if self._to - self._from < n and self._out.awaits(self._pid(i)):
+            self._to += 1  # it was handed over
+        if self._to > self._from:
+            store.seq = self._flight[(self._to - 1) % n] + 1
+        store.bad += self.stats.corrupt
+        self._store = store
+        self._ready = False
+        self.stats.corrupt = store.bad
+        self.pending = self._to - self._from + store.count()
+        self._interrupted = False
 
     def _checked(self, topic, payload, qos):
         """Put the topic name into `_name`, and return the payload as a buffer.
@@ -237,8 +273,15 @@ class Spool:
 
     # Records
 
-    def _append(self, first, payload):
-        while not self._store.append(first, self._name, payload, self._acked()):
+    def _append(self, payload):
+        try:
+            return self._add(payload)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
+
+    def _add(self, payload):
+        while not self._store.append(self._first, self._name, payload, self._acked()):
             if not (self._drops and self._drop()):
                 self.stats.refused += 1
                 return False
@@ -258,7 +301,9 @@ class Spool:
 
     def _acked(self):
         """Return the number of the first record that may still be needed."""
-        return self._flight[self._from] if self._count else self._store.seq
+        if self._from == self._to:
+            return self._store.seq
+        return self._flight[self._from % _len(self._flight)]
 
     def _pid(self, seq):
         """Return the packet identifier of a record."""
@@ -269,8 +314,9 @@ class Spool:
 
         `dup` is DUP for those that may have been sent before a reboot.
         """
-        while self._count < _len(self._flight) and self._load() and self._hand_over(dup):
-            pass
+        while self._to - self._from < _len(self._flight) and self._load():
+            if not self._hand_over(dup):
+                break
 
     def _load(self):
         """Read the next record unless it is ready. Returns False if there is none."""
@@ -278,20 +324,19 @@ class Spool:
             self._ready = self._store.read()
             if self._store.bad != self.stats.corrupt:
                 self.stats.corrupt = self._store.bad
-                self.pending = self._count + self._store.count()
+                self.pending = self._to - self._from + self._store.count()
         return self._ready
 
     def _hand_over(self, dup):
         """Hand over the record that is ready, or skip it. Returns False if it has to wait."""
         store = self._store
         pid = self._pid(store.seq)
+        self._flight[self._to % _len(self._flight)] = store.seq
         if _len(store.topic) + _len(store.payload) > self._out.most:
             self.stats.dropped += 1
             self.pending -= 1
         elif self._journal.is_done(pid) or self._put(pid, dup):
-            i = self._from + self._count
-            self._flight[i % _len(self._flight)] = store.seq
-            self._count += 1
+            self._to += 1
         else:
             return False
         self._ready = False
@@ -317,13 +362,14 @@ class Spool:
     def _take(self):
         """Remove the records that are acknowledged or set aside."""
         j = self._journal
-        n = self._count
+        n = self._from
+        some = n < self._to
         self._settle()
-        while n and self._count and not self._out.awaits(self._pid(self._acked())):
+        while self._from < self._to and not self._out.awaits(self._pid(self._acked())):
             self._remove(self._pid(self._acked()))
-        if j.changed or (n and not self.pending):
+        if j.changed or (some and not self.pending):
             j.save()
-        if n != self._count:
+        if n != self._from:
             self._store.free(j.acked)
 
     def _settle(self):
@@ -337,8 +383,7 @@ class Spool:
         else:
             self.stats.acknowledged += 1
         self._journal.remove(pid)
-        self._from = (self._from + 1) % _len(self._flight)
-        self._count -= 1
+        self._from += 1
         self.pending -= 1
         self._journal.acked = self._acked()
 
@@ -368,7 +413,7 @@ class Spool:
     def _set_aside(self, pid):
         """Copy the oldest record in flight to those that were set aside. OSError."""
         self._ready = False
-        if self._store.look(self._flight[self._from]) and load("aside", "").keep(
+        if self._store.look(self._acked()) and load("aside", "").keep(
             self._folder, self._segment, self._store
         ):
             self.stats.set_aside += 1

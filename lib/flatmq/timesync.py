@@ -82,14 +82,14 @@ class TimeSync:
         """Ask, or set the clock, if it is time to. Never blocks."""
         now = port.ticks_ms()
         late = ticks_diff(now, self._at)
-        if self._second and late >= 0:
+        if self._client.connected and ticks_diff(now, self._due) >= 0:
+            self._ask(now)
+        elif self._second and late >= 0:
             late = late // 1000 + 1
             self._second += late
             self._at = ticks_add(self._at, late * 1000)
             self._set(self._second - 1)  # if it raises, it is called again at the next second
             self._second = 0
-        elif self._client.connected and ticks_diff(now, self._due) >= 0:
-            self._ask(now)
 
     def _ask(self, now):
         number = 1 + random.getrandbits(29)
@@ -104,7 +104,13 @@ class TimeSync:
             number, seconds, ms = [int(part) for part in message.payload.split(b" ")]
         except ValueError:
             return
-        if message.retain or not number == self._number > 0 or seconds < _2025:
+        if (
+            message.retain
+            or not number == self._number > 0
+            or seconds < _2025
+            or seconds >> 32  # from 2106 on: a board raises, or worse
+            or ms // 1000
+        ):
             return
         self.took = ticks_diff(now, self._sent)
         if self.took > self._limit:

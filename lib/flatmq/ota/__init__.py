@@ -21,7 +21,7 @@ from binascii import crc32
 import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import port
-from ..port import collect, const, load, ticks_diff
+from ..port import const, load, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -93,16 +93,16 @@ class Updates:
         client.subscribe(topics, self._on_message, 1, True)
         self._source = 0  # the topic of a manifest that comes in,
         self._text: Any = None  # and what has come of it
-        self._whole: list[tuple[int, bytes]] = []  # manifests that have come
-        self._seen = [0] * len(self._topics)  # checksums: they come again with each connection
+        self._whole: dict[int, bytes] = {}  # the manifest that came last for each topic
+        self.seen = [0] * len(self._topics)  # checksums: they come again with each connection
         self.sink: Any = None  # takes the pieces
-        self._work: Any = None  # a generator, while there is something to do,
-        self._from = 0  # the topic of its manifest,
-        self._counter = 0  # and what that says
+        self.work: Any = None  # a generator, while there is something to do,
+        self.origin = 0  # the topic of its manifest,
+        self.counter = 0  # and what that says
         self.state = ""  # of an update, for the status
         self.why = ""
         self.to = ""  # its version
-        self._about = 0  # the checksum of its manifest
+        self.about = 0  # the checksum of its manifest
         # A version that is new, or has ended in exceptions, is to be proved.
         self._unproved = self.record["state"] == "new" or self.record["crashes"] > 0
         self._pid: int | None = None  # of the status that must be acknowledged
@@ -122,18 +122,15 @@ class Updates:
         self.due = port.ticks_ms()
         try:
             if self._whole:
-                self._begin(*self._whole[0])
-                self._whole.pop(0)
-            if self._work:
-                next(self._work, None)
+                self._begin(next(iter(self._whole)))
+            if self.work:
+                next(self.work, None)
             if self.client.connected and self._said != self.client.stats.connects:
                 self._pid = self.tell()
             if self._unproved:
                 self._prove()
         except (MemoryError, OSError):
             self.due = port.ticks_add(self.due, _PAUSE_MS)
-            if self._whole:
-                self._seen[self._whole[0][0]] = 0
 
     def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
         """Publish the status, with another state of the update if one is given."""
@@ -151,7 +148,7 @@ class Updates:
             "micropython": version,
             "state": self.state or r["state"],
             "to": self.to,
-            "manifest": self._about,
+            "manifest": self.about,
             "why": self.why,
             "failed": r["failed"],
         }
@@ -162,9 +159,9 @@ class Updates:
 
     def stop(self) -> None:
         """Stop the update, and remove what came of it."""
-        if self._work:
-            self._work.close()
-            self._work = None
+        if self.work:
+            self.work.close()
+            self.work = None
             if self.sink:
                 self.sink.remove()
                 self.sink = None
@@ -196,50 +193,20 @@ class Updates:
             return
         self._text.extend(message.payload)
         if message.last:
-            self._whole.append((self._source, bytes(self._text)))
+            self._whole[self._source] = bytes(self._text)
             self._text = None
 
-    def _begin(self, source, text):
-        """Handle a manifest: begin the update, or say why not."""
+    def _begin(self, source):
+        """Handle a manifest, unless it was handled before."""
+        text = self._whole[source]
         about = crc32(text)
-        seen = self._seen
-        if about == seen[source]:
-            return
-        seen[source] = about
-        if not text:
-            if self._from == source:
+        if about != self.seen[source]:
+            if text:
+                load("fetch", "ota.").begin(self, source, text, about)
+            elif self.origin == source:
                 self.stop()
-            return
-        fetch = load("fetch", "ota.")
-        try:
-            said = fetch.wanted(self, text)
-        except ValueError as error:
-            if not self._work:  # what is fetched goes on
-                self._about = about
-                self.tell("refused", str(error))
-            collect()
-            return
-        if not said or (self._work and said["counter"] <= self._counter):
-            return
-        self.stop()
-        self._from = source
-        self._counter = said["counter"]
-        self._about = about
-        self.to = said["version"]
-        self._work = fetch.work(self, said)
-
-    def ended(self, error: "Exception | None") -> None:
-        """Say why there is nothing more to do, unless there never was. The work calls it."""
-        self._work = None
-        if self.sink:
-            self.sink.close()
-            self.sink = None
-        if isinstance(error, ValueError):
-            self.tell("refused", str(error))
-        elif error:
-            self._seen[self._from] = 0  # the next connection tries again
-            self.tell("failed", repr(error))
-        collect()
+            self.seen[source] = about  # last: what memory is too short for is tried again
+        self._whole.pop(source)
 
     def _prove(self) -> None:
         """Look whether a new version has proved itself, or had its time."""

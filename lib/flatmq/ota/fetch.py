@@ -8,7 +8,7 @@ import slots  # type: ignore[import-not-found,unused-ignore]
 
 from .. import flash, port
 from ..flash import put
-from ..port import const, ticks_diff
+from ..port import collect, const, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -29,17 +29,49 @@ _READY_MS = const(5000)  # between two calls of `ready`
 _RESET_MS = const(10000)  # for what waits to be acknowledged, before the reset
 
 
-def work(u: "Updates", said: "dict[str, Any]") -> "Iterator[None]":
-    """Fetch what a manifest announces, check it, and reset. Each step is short.
+def begin(u: "Updates", source: int, text: bytes, about: int) -> None:
+    """Begin the update that a manifest announces, or say why not."""
+    try:
+        said = wanted(u, text)
+    except ValueError as error:
+        if not u.work:  # what is fetched goes on
+            u.about = about
+            u.tell("refused", str(error))
+        collect()
+        return
+    if not said or (u.work and said["counter"] <= u.counter):
+        return
+    u.stop()
+    u.origin = source
+    u.counter = said["counter"]
+    u.about = about
+    u.to = said["version"]
+    u.work = work(u, said)
 
-    At the end `u.ended` is called, with a ValueError if the update is refused.
-    """
+
+def work(u: "Updates", said: "dict[str, Any]") -> "Iterator[None]":
+    """Fetch what a manifest announces, check it, and reset. Each step is short."""
     try:
         yield from _steps(u, said)
-    except Exception as error:
-        u.ended(error)
+    except (Exception, KeyboardInterrupt) as error:
+        _ended(u)
+        if isinstance(error, ValueError):
+            u.tell("refused", str(error))
+            return
+        u.seen[u.origin] = 0  # the next connection tries again
+        u.tell("failed", repr(error))
+        if isinstance(error, KeyboardInterrupt):
+            raise
     else:
-        u.ended(None)
+        _ended(u)
+
+
+def _ended(u):
+    u.work = None
+    if u.sink:
+        u.sink.close()
+        u.sink = None
+    collect()
 
 
 def _steps(u, said):
@@ -258,6 +290,9 @@ class Sink:
         flash.close(self.file)
 
     def remove(self) -> None:
-        """Remove the file."""
+        """Remove the file. If the flash does not, the next update does."""
         flash.close(self.file)
-        os.remove(self._path)
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            os.remove(self._path)
+        except OSError:
+            pass

@@ -191,7 +191,7 @@ PATHS: tuple[Path, ...] = (
     _beside("`crash.Crashes`", 6_116, _CRASHES),
     _beside("`log.Log`", 3_482, _LOG),
     _beside("`timesync.TimeSync`", 2_353, _TIME),
-    _beside("`ota.Updates`, and the board's `slots`", 8_230, _UPDATES),
+    _beside("`ota.Updates`, and the board's `slots`", 8_113, _UPDATES),
     _beside("`prompt.Prompt`", 4_092, _PROMPT),
     (Row("online, with an `ha.Device` of six components", None, 38_561, _DEVICE),),
 )

@@ -1,0 +1,72 @@
+"""A board runs a program of its flash, whatever has become of the record there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import slots
+from flatmq_tools.ota import package
+
+OLD = {"run": "a", "version": "1", "counter": 1}
+NEW = {"run": "b", "version": "2", "counter": 2, "state": "new", "old": OLD}
+
+
+def _boot(folder: Path, patch: pytest.MonkeyPatch, record: dict[str, Any], *there: str) -> str:
+    """Boot with a record and some archives. Return which one is mounted."""
+    mounted: list[str] = []
+    vfs = SimpleNamespace(mount=lambda archive, path: mounted.append(archive._path[-1]))
+    machine = SimpleNamespace(reset_cause=lambda: 1, WDT=lambda timeout: None)
+    patch.setitem(sys.modules, "vfs", vfs)  # type: ignore[arg-type]
+    patch.setitem(sys.modules, "machine", machine)  # type: ignore[arg-type]
+    patch.setattr(sys, "path", [*sys.path])
+    (folder / "slot").write_text(json.dumps(record))
+    for name in there:
+        (folder / name).write_bytes(package.archive({"main.mpy": b"x"}))
+    slots.boot(str(folder))
+    (name,) = mounted
+    return name
+
+
+@pytest.mark.parametrize(
+    ("changes", "there", "runs"),
+    [
+        ({"state": "good"}, "a", "a"),
+        ({"state": "good", "run": "c", "old": None}, "b", "b"),
+        ({}, "ab", "a"),  # the tries of the new one cannot be counted
+        ({"tries": slots.TRIES}, "ab", "a"),
+        ({"state": "good", "crashes": slots.CRASHES}, "ab", "a"),
+    ],
+)
+def test_a_flash_that_takes_nothing(
+    changes: dict[str, Any], there: str, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is full, or broken. If boot.py raised, the board would wait at its prompt."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28)
+
+    monkeypatch.setattr(slots, "unsaved", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "store", full)
+        assert _boot(tmp_path, monkeypatch, {**NEW, **changes}, *there) == runs
+    # What proves itself is what runs, once the flash takes that.
+    record = slots.load(str(tmp_path))
+    assert (record["run"], record["state"], record["failed"]["version"]) == (runs, "good", "2")
+    slots.store(record, str(tmp_path))
+    assert (slots.unsaved, slots.load(str(tmp_path))) == (None, record)
+
+
+@pytest.mark.parametrize("record", [{}, {"run": "b"}, {**OLD, "state": "new"}])
+@pytest.mark.parametrize("there", "ab")
+def test_a_record_without_what_it_names(
+    there: str, record: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record may be lost, too. Then the other archive runs."""
+    assert _boot(tmp_path, monkeypatch, record, there) == there
+    assert slots.load(str(tmp_path))["run"] == there
