@@ -22,7 +22,8 @@ Differences:
 - A call that fails closes the connection. Each further call raises OSError until connect() is
   called.
 - A message is acknowledged even if its callback raises an exception. For MemoryError, the next
-  call tries it again first, unless there is no memory for that either.
+  call tries it again first.
+- A message that was received before disconnect() goes to the callback afterwards.
 """
 
 import errno
@@ -83,8 +84,7 @@ class MQTTClient:
 
     # Set by connect(), or before they are read
     _end: int  # when a call gives up
-    _next_op: int  # the first byte of the next PUBLISH
-    _next_topic: bytes  # the arguments for its callback
+    _next_topic: bytes  # the arguments of the callback
     _next_msg: bytes
     _pings: int  # calls of ping() for which wait_msg() has not returned None yet
     _renewed: "list[Subscription]"  # subscriptions that connect() has renewed
@@ -199,8 +199,6 @@ class MQTTClient:
         """Send DISCONNECT and close the connection, if there is one."""
         c = self._client
         if c:
-            self._queue.clear()
-            self._early = 0
             if c.connected:
                 c.disconnect(min(self._timeout, 1000))
             self._awaited = None
@@ -431,7 +429,7 @@ class MQTTClient:
         Returns the first byte of its PUBLISH.
         """
         # A local variable for the queue, or `finally`, would put the frame on the heap.
-        op = self._next_op = self._queue.pop(0)
+        op = self._queue.pop(0)
         self._next_topic = self._queue.pop(0)
         self._next_msg = self._queue.pop(0)
         if self._early:
@@ -441,7 +439,9 @@ class MQTTClient:
             self.cb(self._next_topic, self._next_msg)
         except MemoryError:
             self._depth -= 1
-            _rare("put_back", self)
+            if self._next_topic:  # else it has received others meanwhile, and is done
+                self._queue[0:0] = op, self._next_topic, self._next_msg
+                self._next_topic = b""
             raise
         except:
             self._depth -= 1
