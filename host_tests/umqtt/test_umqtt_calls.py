@@ -97,6 +97,7 @@ BETTER = {
     "overlapping_subscriptions_call_back_once_per_packet": "[b'echo']",
     "publish_a_large_message_to_a_broker_that_reads_nothing": "(True, 3000)",
     "qos_2": "(True, 48, [b'2', b'end'])",
+    "robust_goes_on_after_a_refusal": "[(5,), (5,), None]",
     "subscriptions_outlive_a_reconnect": "[b'1']",
     "the_socket_can_be_polled": "([False, True], [b'1'], False)",
 }

@@ -170,6 +170,7 @@ class MQTTClient:
             (self._timeout + 999) // 1000, self.lw_topic, self.lw_msg, self.lw_qos,
             self.lw_retain, self.server, self.port, self.ssl, self.ssl_params,
         )  # fmt: skip
+        self.error = None
         if settings != self._settings:
             self._settings = None
             self._client = _rare(
@@ -190,7 +191,6 @@ class MQTTClient:
                 self._fail(OSError(errno.ETIMEDOUT, "connect"))
             if c.stats.losses != losses:
                 self._fail()
-        self.error = None
         self.sock = getattr(c.stream, "sock", c.stream)
         self._renewed = list(c.requests)
         return int(c.session_present)
@@ -224,7 +224,7 @@ class MQTTClient:
         c = self._client
         if not error:
             e = c.error if c and c.link else None
-            if not e:
+            if not e or (self.error and e.kind == "refused"):  # which connect() has raised
                 error = OSError(errno.ENOTCONN, "not connected")
             elif e.kind == "refused":
                 error = MQTTException(e.code)
@@ -279,7 +279,7 @@ class MQTTClient:
         """Publish a message.
 
         At QoS 0 it returns when the message is handed to the network, at QoS 1 and 2 when
-        the broker has acknowledged it. `msg` may be any buffer, and of any size at QoS 0
+        the broker has acknowledged it. `msg` may be a buffer of bytes, and of any size at QoS 0
         and 1; at QoS 2 there is room for 500 bytes of topic and `msg`.
 
         Callbacks may run meanwhile. OSError if the connection ends, or after `timeout`; the
