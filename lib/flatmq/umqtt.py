@@ -440,7 +440,8 @@ class MQTTClient:
         except MemoryError:
             self._depth -= 1
             if self._next_topic:  # else it has received others meanwhile, and is done
-                self._queue[0:0] = op, self._next_topic, self._next_msg
+                # A slice of the queue would put the frame on the heap.
+                self._queue = [op, self._next_topic, self._next_msg] + self._queue  # noqa: RUF005
                 self._next_topic = b""
             raise
         except:
