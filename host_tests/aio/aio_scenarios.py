@@ -123,9 +123,10 @@ async def a_handler_that_raises_ends_run(env):
     running = asyncio.create_task(client.run())
     await env.soon(client.connected())
     waiting = asyncio.create_task(_collect(queue, [], 1))
+    losing = asyncio.create_task(client.lost())
     sending = asyncio.create_task(client.publish(env.name(b"raise"), b"x", 1))
     await env.until("the exception", running.done)
-    for task in (running, waiting):
+    for task in (running, waiting, losing):
         env.equal((await _raises(env, KeyError, lambda t=task: t)).args[0], "first", "exception")
     await asyncio.gather(sending, return_exceptions=True)  # acknowledged before, or not
     running = asyncio.create_task(client.run())
@@ -320,6 +321,53 @@ async def run_again(env):
     await env.soon(running)
 
 
+async def run_again_at_once(env):
+    """disconnect() returns although the task of run() does not wait before the next one."""
+    client = env.client(b"loop")
+
+    async def run():
+        while True:
+            await client.run()
+
+    running = asyncio.create_task(run())
+    for connects in (1, 2):
+        await env.soon(client.connected())
+        env.equal(client.core.stats.connects, connects, "connects")
+        await env.soon(client.disconnect())
+    env.equal(await _cancelled(running), True, "cancelled")
+
+
+async def refused_again(env):
+    """A task that waits again after a refusal waits for what comes then."""
+    env.ask("refuse")
+    async with env.client(b"no") as client:
+        await env.until("a try that failed", lambda: client.core.error)
+        client.core.error = env.MQTTError("refused", "as after a CONNACK", 5)
+        online = asyncio.create_task(client.connected())
+        env.ask("accept")
+        await env.soon(online)
+
+
+async def cancelled_at_the_end(env):
+    """Nothing runs after `async with`, even if its end is cancelled."""
+    client = env.client(b"end")
+    leaving = []
+
+    def take_nothing():
+        leaving.append(True)
+        return True
+
+    async def use():
+        async with client:
+            await client.connected()
+            client.core.flush = take_nothing  # by which disconnect() waits
+
+    using = asyncio.create_task(use())
+    await env.until("the end", lambda: leaving)
+    env.equal(await _cancelled(using), True, "cancelled")
+    await env.until("the end of run()", lambda: not client.running)
+
+
 async def room_in_order(env):
     """A large message that waits for room is not overtaken by small ones."""
     async with env.client(b"reads") as reader:
@@ -366,8 +414,11 @@ async def others_leave_while_a_queue_is_full(env):
 
 
 async def reply_in_the_loop(env):
-    """A consumer that awaits acknowledgements while its queue is full is not stuck."""
-    async with env.client(b"reply") as client, env.client(b"asks") as sender:
+    """A consumer that awaits acknowledgements while its queue is full is not stuck.
+
+    Nor is one that awaits them in other tasks, though they wait for room.
+    """
+    async with env.client(b"reply", inflight=1) as client, env.client(b"asks") as sender:
         topic, answers = env.name(b"ask"), env.name(b"answer")
         queue = client.subscribe(topic, qos=1, queue=1)
         replies = sender.subscribe(answers, qos=1, queue=1)
@@ -375,8 +426,11 @@ async def reply_in_the_loop(env):
 
         async def reply():
             async for m in queue:
-                payload = m.payload
-                await client.publish(answers, b"re " + payload, 1)
+                payload = b"re " + m.payload
+                for _ in range(2):  # the first one may leave no room
+                    again = client.publish(env.name(b"again"), payload, 1)
+                    await asyncio.gather(again, client.publish(env.name(b"again"), payload, 1))
+                await env.soon(client.publish(answers, payload, 1))
 
         replying = asyncio.create_task(reply())
         inbox = []
@@ -386,6 +440,25 @@ async def reply_in_the_loop(env):
         await env.soon(reading)
         env.equal([m[1] for m in inbox], [b"re %d" % i for i in range(20)], "replies")
         env.equal(await _cancelled(replying), True, "cancelled")
+
+
+async def a_filter_of_two_queues(env):
+    """One queue is closed: the other one keeps what both have subscribed to."""
+    async with env.client(b"both") as client:
+        shared, other = env.name(b"shared"), env.name(b"other")
+        first = client.subscribe([shared, other], qos=1)
+        second = client.subscribe(shared, qos=1)
+        await env.granted(first, second)
+        first.close()
+        await env.until("its end", lambda: first not in client.queues)
+        inbox = []
+        reading = asyncio.create_task(_collect(second, inbox, 1))
+        await env.until("UNSUBACK", lambda: not _of(client.core, "requests"))
+        await env.soon(client.publish(other, b"other", 1))
+        await env.soon(client.publish(shared, b"shared", 1))
+        await env.soon(reading)
+        await env.until("the end", lambda: not _of(client.core, "subscriptions"))
+        env.equal([m[1] for m in inbox], [b"shared"], "payloads")
 
 
 async def a_consumer_that_has_gone(env):

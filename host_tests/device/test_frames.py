@@ -18,7 +18,14 @@ MAY_BE_ON_HEAP = {
         "Client._publish",
         "late.run",
     },
-    "aio_rare": {"subscribe", "disconnect", "__aenter__", "__aexit__"},
+    "aio_rare": {
+        "subscribe",
+        "leave",
+        "leave.<listcomp>",
+        "disconnect",
+        "__aenter__",
+        "__aexit__",
+    },
     # What runs when something on flash was not whole, or failed, or is set aside; `read`.
     "aside": {"keep", "static string 125"},
     # What runs for a crash, and once for each start.

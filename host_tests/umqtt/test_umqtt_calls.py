@@ -18,7 +18,8 @@ import pytest
 
 from conftest import SharedBrokers, library
 from device import on_device
-from flatmq.message import Message
+from flatmq import Client, umqtt, umqtt_rare
+from flatmq.message import Message, Subscription
 from flatmq.umqtt import MQTTClient
 from flatmq_tools import broker
 from scenario_child import play
@@ -96,6 +97,7 @@ BETTER = {
     "overlapping_subscriptions_call_back_once_per_packet": "[b'echo']",
     "publish_a_large_message_to_a_broker_that_reads_nothing": "(True, 3000)",
     "qos_2": "(True, 48, [b'2', b'end'])",
+    "robust_goes_on_after_a_refusal": "[(5,), (5,), None]",
     "subscriptions_outlive_a_reconnect": "[b'1']",
     "the_socket_can_be_polled": "([False, True], [b'1'], False)",
 }
@@ -267,8 +269,17 @@ def test_without_memory_a_message_waits() -> None:
 
 
 @pytest.mark.parametrize("call", ["check_msg", "wait_msg", "publish"])
-def test_a_message_whose_callback_finds_no_memory_comes_again(call: str) -> None:
-    """It is acknowledged once the callback has had it, and stays before the others."""
+def test_a_message_whose_callback_finds_no_memory_comes_again(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is acknowledged once the callback has had it, and stays before the others.
+
+    There is no memory to load code, either.
+    """
+
+    def no_memory(*name: str) -> None:
+        raise MemoryError
+
     with broker.embedded() as near:
         client = MQTTClient("unit", near.host, near.port, keepalive=60)
         taken: list[bytes] = []
@@ -287,13 +298,36 @@ def test_a_message_whose_callback_finds_no_memory_comes_again(call: str) -> None
         inner = client._client
         while len(client._queue) < 6:
             inner.poll(10)
+        monkeypatch.setattr(umqtt, "load", no_memory)
         for _ in range(2):
             with pytest.raises(MemoryError):
                 client.publish(b"b", b"", qos=1) if call == "publish" else getattr(client, call)()
-            assert (taken, len(inner.acks) > 0) == ([], True)
+            assert (taken, len(inner.acks) > 0, len(client._queue)) == ([], True, 6)
         assert (client.wait_msg(), client.wait_msg()) == (0x32, 0x32)
         assert (taken, bytes(inner.acks)) == ([b"1", b"2"], b"")
         assert inner.stats.received == 2
+        client.disconnect()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_waits_for_the_callback_outlives_disconnect(qos: int) -> None:
+    """At QoS 2 the broker would send it again, and the client take it for a second one."""
+    with broker.mosquitto() as near:
+        client = MQTTClient("unit", near.host, near.port)
+        taken: list[bytes] = []
+        client.set_callback(lambda _, msg: taken.append(msg))
+        client.connect(False)
+        client.subscribe(b"a", qos)
+        client._client.publish(b"a", b"1", qos)
+        while not client._queue:
+            client._client.poll(10)
+        client.disconnect()
+        client.connect(False)
+        client.publish(b"a", b"2", qos=qos)
+        while b"2" not in taken:
+            client.wait_msg()
+        assert taken[0] == b"1"
+        assert qos == 1 or taken == [b"1", b"2"]
         client.disconnect()
 
 
@@ -320,6 +354,18 @@ def test_a_callback_that_has_received_others_is_not_called_again_without_memory(
         client.publish(b"b", b"", qos=1)
         assert (taken, client._queue) == ([b"1", b"2", b"3"], [])
         client.disconnect()
+
+
+def test_a_callback_may_make_the_subscription_that_is_being_made() -> None:
+    client = Client(b"unit", "localhost", on_message=print)
+
+    def wait(first: Subscription) -> None:
+        """Stand for the wait for SUBACK, in which a callback subscribes."""
+        umqtt_rare.subscribe(client, [], lambda second: None, b"a", 1)
+        assert first.granted is None
+
+    umqtt_rare.subscribe(client, [], wait, b"a", 1)
+    assert [s.filters for s in client.subscriptions] == [[b"a"]]
 
 
 def test_a_subscription_that_was_made_without_memory_for_the_rest() -> None:

@@ -70,7 +70,8 @@ if MICROPYTHON:
         def __init__(self, client):
             self.pid: Any = 0  # at QoS 0, and None once the task has let others run
             self.client = client
-            self.task = None  # the task that waits
+            self.caller: Any = None  # the task that has called `publish`,
+            self.task = None  # and the one that waits
             self._done = StopIteration()
 
         def __iter__(self):
@@ -84,10 +85,9 @@ if MICROPYTHON:
                 next(sleep_ms(0))  # type: ignore[call-overload]
                 return
             if self.task is None and self.pid:
-                task = asyncio.current_task()
-                client.publishing.append(task)
+                client.publishing.append(self.caller)
                 client.awaited.append(self.pid)
-                self.task = task
+                self.task = asyncio.current_task()
             if self.task is not None and client.waits(self.pid):
                 client.turn.park()
                 return
@@ -115,15 +115,19 @@ if MICROPYTHON:
             """End the wait. Returns why the message is not acknowledged, None if it is."""
             e = None
             if self.task is not None:
-                e = self.client.end(self.pid, self.task)
+                e = self.client.end(self.pid, self.caller)
                 self.task = None
             self.client.spare.append(self)
             return e
 
-    def acknowledgement(client: "Client", pid: int) -> "Any":
-        """Return an awaitable that waits until a message is acknowledged."""
+    def acknowledgement(client: "Client", pid: int, task: "Any" = None) -> "Any":
+        """Return an awaitable that waits until a message is acknowledged.
+
+        The `task` that has called `publish` is the current one unless given.
+        """
         made = client.spare.pop() if client.spare else Acknowledgement(client)
         made.pid = pid
+        made.caller = task or asyncio.core.cur_task  # type: ignore[attr-defined]
         return made
 
 else:
@@ -155,9 +159,9 @@ class Messages:
 
     If the queue is full, a QoS 0 message is discarded and counted in `lost`. For a QoS 1 or 2
     message the client stops reading until there is room, so that none is lost; acknowledgements
-    and other subscriptions wait meanwhile. If the task of this queue itself waits in `publish`,
-    the queue grows instead. Otherwise the task would wait for an acknowledgement that is stuck
-    behind the message.
+    and other subscriptions wait meanwhile. If a `publish` that the task of this queue has called
+    waits, the queue grows instead. Otherwise the task would wait for an acknowledgement that is
+    stuck behind the message.
 
     The loop ends after `close()` or `client.disconnect()`, or when another `subscribe` or
     `unsubscribe` has ended the subscription, once all messages received before are taken. It
@@ -219,7 +223,7 @@ class Messages:
         return None
 
     def _grow(self):
-        """Add a place if the task of this queue waits in `publish`. Returns whether it did."""
+        """Add a place if a `publish` of the task of this queue waits. Returns whether it did."""
         if self.task not in self.client.publishing:
             return False
         n = self._first
@@ -327,7 +331,7 @@ class Client:
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
         # Messages are copied through a file: slices would be allocated.
         self.copier: Any = copier(self.rx_size)
-        self.publishing: list[Any] = []  # tasks that wait in `publish`
+        self.publishing: list[Any] = []  # tasks that have called a `publish` that waits
         self.spare: list[Any] = []  # Acknowledgement objects not in use
         self.closing = False  # a queue was closed but is still subscribed
         self.disconnected = False  # `disconnect` was called
@@ -396,18 +400,21 @@ class Client:
     async def connected(self) -> None:
         """Wait until the broker has accepted the connection.
 
-        MQTTError if it refuses; `run` keeps trying.
+        MQTTError if it refuses from now on; `run` keeps trying.
         """
         core = self.core
+        last = core.error
         while not core.connected:
             self._check()
-            if core.error is not None and core.error.kind == "refused":
-                raise core.error
+            e = core.error
+            if e is not None and e is not last and e.kind == "refused":
+                raise e
             await self.turn
 
     async def lost(self) -> None:
         """Wait until there is no connection."""
         while self.core.connected:
+            self._check()
             await self.turn
 
     def publish(
@@ -438,13 +445,14 @@ class Client:
         if not self._room.locked():
             pid = (self._accept)(topic, payload, qos, retain)
         if pid is None:
-            return (self._publish)(topic, payload, qos, retain)
+            # A tuple, too: so many arguments would put the frame on the heap.
+            return (self._publish)((topic, payload, qos, retain), asyncio.current_task())
         self.core.flush()
         return acknowledgement(self, pid)
 
-    async def _publish(self, topic, payload, qos, retain):
-        """Publish a message as soon as there is room."""
-        task = asyncio.current_task()
+    async def _publish(self, message, task):
+        """Publish a message of a task as soon as there is room."""
+        topic, payload, qos, retain = message
         self.publishing.append(task)
         try:
             async with self._room:
@@ -458,7 +466,7 @@ class Client:
         finally:
             self.publishing.remove(task)
         self.core.flush()
-        await acknowledgement(self, pid)
+        await acknowledgement(self, pid, task)
 
     def waits(self, pid: int) -> bool:
         """Return whether an acknowledgement may still come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,12 +46,20 @@ def taking(messages: Messages, turn: Turn) -> Generator[Any, Any, Any]:
         yield from turn.__await__()
 
 
-async def acknowledgement(client: Client, pid: int) -> None:
-    """Wait until a message is acknowledged."""
+def acknowledgement(client: Client, pid: int, task: Any = None) -> Coroutine[Any, Any, None]:
+    """Return a coroutine that waits until a message is acknowledged.
+
+    The `task` that has called `publish` is the current one unless given.
+    """
+    with suppress(RuntimeError):  # no event loop runs yet
+        task = task or asyncio.current_task()
+    return _acknowledgement(client, pid, task)
+
+
+async def _acknowledgement(client: Client, pid: int, task: Any) -> None:
     if not pid:
         await asyncio.sleep(0)  # a loop that publishes must let other tasks run
         return
-    task = asyncio.current_task()
     client.publishing.append(task)
     client.awaited.append(pid)
     try:

@@ -55,9 +55,16 @@ def unsubscribe(
 
 def leave(client: "Client") -> None:
     """End the subscriptions of the queues that were closed."""
+    core = client.core
     for each in client.queues:
-        if each.closed and each.subscription.filters:
-            client.core.unsubscribe(each.subscription.filters)
+        if each.closed:
+            mine = each.subscription
+            others = [f for s in core.subscriptions if s is not mine for f in s.filters]
+            gone = [f for f in mine.filters if f not in others]
+            if gone:
+                core.unsubscribe(gone)
+            if mine.filters:  # also of another one
+                core.withdraw(mine)
     client.closing = False
     mark(client)
 
@@ -99,22 +106,28 @@ async def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
     gone = core.disconnect(max(ticks_diff(end, ticks_ms()), 0))
     self.disconnected = True
     self.turn.wake()
-    while self.running:
+    while self.running and self.disconnected:  # else another `run` has begun
         await self.turn
     return gone
 
 
 async def __aenter__(self: "Client") -> "Client":
     self.runner = asyncio.create_task(self.run())
-    while not (self.running or self.runner.done()):
-        await sleep_ms(0)
+    try:
+        while not (self.running or self.runner.done()):
+            await sleep_ms(0)
+    except BaseException:
+        self.runner.cancel()
+        raise
     return self
 
 
 async def __aexit__(self: "Client", kind: "Any", *error: "Any") -> None:
-    await self.disconnect()
     try:
+        await self.disconnect()
         await self.runner
     except Exception:
         if kind is None:
             raise
+    finally:
+        self.runner.cancel()  # if this was cancelled, or had no memory

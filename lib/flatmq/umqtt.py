@@ -22,7 +22,8 @@ Differences:
 - A call that fails closes the connection. Each further call raises OSError until connect() is
   called.
 - A message is acknowledged even if its callback raises an exception. For MemoryError, the next
-  call tries it again first, unless there is no memory for that either.
+  call tries it again first.
+- A message that was received before disconnect() goes to the callback afterwards.
 """
 
 import errno
@@ -83,8 +84,7 @@ class MQTTClient:
 
     # Set by connect(), or before they are read
     _end: int  # when a call gives up
-    _next_op: int  # the first byte of the next PUBLISH
-    _next_topic: bytes  # the arguments for its callback
+    _next_topic: bytes  # the arguments of the callback
     _next_msg: bytes
     _pings: int  # calls of ping() for which wait_msg() has not returned None yet
     _renewed: "list[Subscription]"  # subscriptions that connect() has renewed
@@ -170,6 +170,7 @@ class MQTTClient:
             (self._timeout + 999) // 1000, self.lw_topic, self.lw_msg, self.lw_qos,
             self.lw_retain, self.server, self.port, self.ssl, self.ssl_params,
         )  # fmt: skip
+        self.error = None
         if settings != self._settings:
             self._settings = None
             self._client = _rare(
@@ -190,7 +191,6 @@ class MQTTClient:
                 self._fail(OSError(errno.ETIMEDOUT, "connect"))
             if c.stats.losses != losses:
                 self._fail()
-        self.error = None
         self.sock = getattr(c.stream, "sock", c.stream)
         self._renewed = list(c.requests)
         return int(c.session_present)
@@ -199,8 +199,6 @@ class MQTTClient:
         """Send DISCONNECT and close the connection, if there is one."""
         c = self._client
         if c:
-            self._queue.clear()
-            self._early = 0
             if c.connected:
                 c.disconnect(min(self._timeout, 1000))
             self._awaited = None
@@ -226,7 +224,7 @@ class MQTTClient:
         c = self._client
         if not error:
             e = c.error if c and c.link else None
-            if not e:
+            if not e or (self.error and e.kind == "refused"):  # which connect() has raised
                 error = OSError(errno.ENOTCONN, "not connected")
             elif e.kind == "refused":
                 error = MQTTException(e.code)
@@ -281,7 +279,7 @@ class MQTTClient:
         """Publish a message.
 
         At QoS 0 it returns when the message is handed to the network, at QoS 1 and 2 when
-        the broker has acknowledged it. `msg` may be any buffer, and of any size at QoS 0
+        the broker has acknowledged it. `msg` may be a buffer of bytes, and of any size at QoS 0
         and 1; at QoS 2 there is room for 500 bytes of topic and `msg`.
 
         Callbacks may run meanwhile. OSError if the connection ends, or after `timeout`; the
@@ -431,7 +429,7 @@ class MQTTClient:
         Returns the first byte of its PUBLISH.
         """
         # A local variable for the queue, or `finally`, would put the frame on the heap.
-        op = self._next_op = self._queue.pop(0)
+        op = self._queue.pop(0)
         self._next_topic = self._queue.pop(0)
         self._next_msg = self._queue.pop(0)
         if self._early:
@@ -441,7 +439,10 @@ class MQTTClient:
             self.cb(self._next_topic, self._next_msg)
         except MemoryError:
             self._depth -= 1
-            _rare("put_back", self)
+            if self._next_topic:  # else it has received others meanwhile, and is done
+                # A slice of the queue would put the frame on the heap.
+                self._queue = [op, self._next_topic, self._next_msg] + self._queue  # noqa: RUF005
+                self._next_topic = b""
             raise
         except:
             self._depth -= 1

@@ -1,7 +1,5 @@
 """Make the client of an MQTTClient, subscribe, and check arguments. Loaded for each call."""
 
-# ruff: noqa: SLF001 - `umqtt` and this are one module, whose rare parts are here
-
 from . import Client
 from .port import MICROPYTHON, const
 from .umqtt import MQTTException
@@ -86,7 +84,7 @@ def subscribe(c: Client, renewed: "list[Subscription]", wait: "Wait", topic, qos
     except:
         c.withdraw(new)
         raise
-    if 0x80 in new.granted:
+    if 0x80 in (new.granted or b""):  # None: a callback has subscribed again
         c.withdraw(new)
         raise MQTTException(0x80)
 
@@ -109,16 +107,6 @@ def found(renewed: "list[Any]", topic: "Any", qos: "int | None") -> "Any":
             renewed.remove(s)
             return s if s.qos == qos else None
     return None
-
-
-def put_back(client: "Any") -> None:
-    """Have the next call try a message again whose callback has found no memory.
-
-    A message whose callback has received others meanwhile is done.
-    """
-    if client._next_topic:
-        client._queue[0:0] = (client._next_op, client._next_topic, client._next_msg)
-        client._next_topic = b""
 
 
 def check_will(topic: "bytes | str", qos: int) -> None:

@@ -330,6 +330,15 @@ def an_oserror_of_the_callback_does_not_reconnect():
     return c.seen, log
 
 
+def robust_goes_on_after_a_refusal():
+    c = _client(_port("users"), of=RobustClient)
+    returned = [_raised(c.connect), _raised(c.publish, b"t", b"1")]
+    c.user = "alice"
+    c.pswd = "s3cret"
+    returned.append(_raised(c.publish, b"t", b"1", qos=1))
+    return returned
+
+
 def acknowledged_after_the_callback():
     c = _online(clean_session=False)
     d = MQTTClient("other", desk.HOST, desk.PORT)
