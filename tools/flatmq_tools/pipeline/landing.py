@@ -15,16 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from rich.console import Console
 
 from flatmq.senml import Pack, label
 
 from . import editions, room, tables
-from .delta import Delta, SinkError
+from .delta import Delta
 from .in_use import INGEST, InUse
 from .ingest import Ingest
-from .log import SCHEMA, LogError, Writer, read
+from .log import SCHEMA, Writer, read
 
 _LOOK_S = 0.5  # between two looks for segments that closed because they were large
 _TROUBLE_S = 5.0  # before another try, where the target cannot be written
@@ -186,10 +185,12 @@ class Service:
                     log.rotate()
                 self.landing.land()
                 self._stuck = ""
-            except (OSError, DeltaError, SinkError, LogError) as error:
+            except (
+                Exception
+            ) as error:  # whatever it is, receiving goes on and landing is tried again
                 # If the log is on the same disk, the ingest reports that.
                 same = room.is_full(error) and not room.has_room([log.folder])
-                self._stuck = "" if same else next(iter(str(error).splitlines()), "")
+                self._stuck = "" if same else next(iter(str(error).splitlines()), repr(error))
                 self._ended.wait(_TROUBLE_S)
         if self._stuck:
             self._print(f"not all has landed in {self.landing.target}: {self._stuck}")
