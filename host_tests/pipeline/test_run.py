@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -132,6 +133,7 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
 ) -> None:
     monkeypatch.setattr(run, "_PAUSE", 0.1)
     monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
+    """Also if what fails is to start it."""
     said: list[str] = []
     with broker() as there, monkeypatch.context() as broken:
 
@@ -147,6 +149,9 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
             publish(there, [_pack("a", n) for n in range(3, 5)])
             until(lambda: running.look() or count(tmp_path / "raw") == 5)
             assert "no such column" in running.failed
+            broken.setattr(delta_batches, "units", fail)
+            before = len(said)
+            until(lambda: running.look() or len(said) >= before + 2)
             broken.undo()
             until(lambda: running.look() or count(tmp_path / "measurements") == 5)
             until(lambda: running.look() or not running.failed)
@@ -155,7 +160,10 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     assert waits[0] and said[-1] == "the job measurements works again"
 
 
-def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_is_made_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a table that cannot be removed keeps its checkpoint: its rows would come twice."""
     plan = Plan(tmp_path, jobs=["measurements", "windows", "health"])
 
     def ran() -> None:
@@ -172,6 +180,10 @@ def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
         assert refused.exit_code == 1
         assert f"the folder of a run, not {words[-1]}: it has no table" in refused.output
         assert not (words[-1] / ".lock").exists()
+    with monkeypatch.context() as broken:
+        broken.setattr(shutil, "_rmtree_safe_fd", _refuse)
+        assert typed(["rebuild", "measurements", tmp_path]).exit_code == 1
+    assert (tmp_path / "checkpoints" / "measurements").exists()
     for name in ("windows", "measurements", "health"):
         with InUse(tmp_path):
             assert typed(["rebuild", name, tmp_path]).exit_code == 1
@@ -180,6 +192,10 @@ def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
         ran()
         assert count(tmp_path / "measurements") == 25
         assert read(tmp_path / "devices") == devices
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError(13, "not yours")
 
 
 def test_no_pandas_is_needed(
@@ -201,9 +217,13 @@ def test_no_pandas_is_needed(
 
 
 def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    """As after a crash before Spark noted that the last batch was done, and before it was."""
+    """As after a crash before Spark noted that the last batch was done, and before it was.
+
+    After a power cut, what Spark noted last may be torn.
+    """
     measured = tmp_path / "measurements"
-    commits = tmp_path / "checkpoints" / "measurements" / "commits"
+    notes = tmp_path / "checkpoints" / "measurements"
+    commits = notes / "commits"
     plan = Plan(tmp_path, jobs=["measurements"])
 
     def more(there: Broker, rows: int, *sent: tuple[str, bytes]) -> int:
@@ -216,11 +236,18 @@ def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> N
 
     with broker() as there:
         assert more(there, 3, *(_pack("a", n) for n in range(3))) == 3
-        last = max(int(commit.name) for commit in commits.glob("[0-9]*"))
+        last = _last(commits)
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink()
         assert more(there, 5, *(_pack("a", n) for n in (3, 4))) == 2
-    assert sorted(row["seq"] for row in read(measured)) == list(range(5))
+        (commits / str(_last(commits))).write_bytes(b"")
+        (notes / "offsets" / str(_last(commits) + 1)).write_bytes(bytes(99))
+        assert more(there, 7, *(_pack("a", n) for n in (5, 6))) == 2
+    assert sorted(row["seq"] for row in read(measured)) == list(range(7))
+
+
+def _last(folder: Path) -> int:
+    return max(int(note.name) for note in folder.glob("[0-9]*"))
 
 
 def test_it_reads_what_ingests_write_and_a_batch_is_bounded(

@@ -27,6 +27,32 @@ def done(checkpoint: Path) -> dict[str, Any] | None:
     return offset(checkpoint, max(numbers)) if numbers else None
 
 
+def mend(checkpoint: Path) -> None:
+    """Remove the newest notes of a query that a power cut has torn: Spark would refuse them all.
+
+    They were not synced, so their batch was not written, or is known to be: see `durable.batch`.
+    """
+    last = -1
+    for name in ("commits", "offsets"):
+        folder = checkpoint / name
+        numbers = {int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal()}
+        for number in sorted((n for n in numbers if n > last), reverse=True):
+            if _is_whole(folder / str(number)):
+                last = number
+                break
+            for torn in (str(number), f".{number}.crc"):
+                (folder / torn).unlink(missing_ok=True)
+
+
+def _is_whole(note: Path) -> bool:
+    """Return whether a note is lines of JSON behind its version."""
+    try:
+        version, *lines = note.read_text().splitlines()
+        return version.startswith("v") and bool([json.loads(line) for line in lines])
+    except ValueError:
+        return False
+
+
 def is_unused(checkpoint: Path) -> bool:
     """Return whether a query has begun no batch."""
     return not any([*checkpoint.glob("offsets/[0-9]*"), *checkpoint.glob("commits/[0-9]*")])

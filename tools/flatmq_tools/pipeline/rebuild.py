@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -32,9 +33,10 @@ def main(name: str, out: str, state: Path) -> int:
         made = tables.MADE.get(name, ())
         after = (job for table in made for job in tables.FOLLOWERS.get(table, ()))
         for job in (name, *after):
-            # First the tables: without their checkpoint, a query would add all rows to them again.
+            # First the tables, surely: without its checkpoint a query adds all rows to them again.
             for table in tables.MADE.get(job, ()):
                 _remove(tables.of(out, table))
+            os.sync()
             shutil.rmtree(state / "checkpoints" / job, ignore_errors=True)
             # The state of packs is that of the job that reads raw, whatever its name.
             for file in (state / "state").glob("windows.db*" if job == "windows" else "*.sqlite*"):
@@ -44,8 +46,8 @@ def main(name: str, out: str, state: Path) -> int:
 
 
 def _remove(table: str) -> None:
-    if "://" not in table:
-        shutil.rmtree(table, ignore_errors=True)
+    if "://" not in table and Path(table).exists():
+        shutil.rmtree(table)
     elif DeltaTable.is_deltatable(table):
         files = delta_files.store(table)
         # The log last: what is left after a kill is still a table.

@@ -24,18 +24,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from prometheus_client.metrics_core import Metric
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import checkpoints, delta_batches, editions, room, service, tables
+from . import checkpoints, delta_batches, editions, progress, room, service, tables
 from .delta import Delta
 from .in_use import InUse, InUseError
 from .jobs.limits import Bounds
@@ -45,12 +45,10 @@ from .mapping.births import Births
 from .metrics import MetricsError, RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
-from .progress import Progress
 from .receiving import Receiving, ReceivingError
 from .session import SessionError, session
 from .state.known import Known
 from .state.once import Once
-from .state.store import StateError
 
 JOBS = ("measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
@@ -157,7 +155,6 @@ class Run:
         self.paused: str = ""
         """Why nothing is written at the moment: the error of a disk that is full; else empty."""
         plan.out.mkdir(parents=True, exist_ok=True)
-        self._progress = Progress(plan.out)
         self._out = plan.url or str(plan.out.absolute())
         self._sinks = {
             table: Delta(tables.of(self._out, table), by_day=tables.BY_DAY[table])
@@ -233,6 +230,7 @@ class Run:
         if checkpoints.is_unused(checkpoint):
             # Spark refuses what a full disk may have left of the first start of a query.
             shutil.rmtree(checkpoint, ignore_errors=True)
+        checkpoints.mend(checkpoint)
         return (
             delta_batches.units(self._spark, tables.of(self._out, table))
             .writeStream.queryName(job.name)
@@ -262,15 +260,14 @@ class Run:
             if job.due is None:
                 self._note(job.query)
                 if not job.query.isActive:
-                    self._ended(job)
+                    self._ended(job, job.query.exception())
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
             self._aside("health", self._known.look)
         self._aside("maintenance", lambda: self._maintenance.look(bool(self.paused)))
 
-    def _ended(self, job: _Job) -> None:
-        """Handle a query that has ended: start it again, now or later."""
-        error = job.query.exception()
+    def _ended(self, job: _Job, error: Exception | None) -> None:
+        """Handle a query that has ended, or could not be started: start it again, now or later."""
         why = "it was stopped" if error is None else reason(error)
         now = time.monotonic()
         if error is not None and room.is_full(_everything(error)):
@@ -282,7 +279,7 @@ class Run:
         elif _SLOW in why and (job.slow is None or now - job.slow < service.START):
             job.slow = job.slow or now
             self.say(f"the query {job.name} did not start within 10 s, and is started again")
-            job.begin()
+            self._begin(job)
         else:
             job.due = now + job.pause
             job.error = why
@@ -291,6 +288,14 @@ class Run:
                 f"others go on: {why}"
             )
             job.pause = min(2 * job.pause, _PAUSE_MOST)
+
+    def _begin(self, job: _Job) -> None:
+        try:
+            job.begin()
+        except Py4JNetworkError:  # Java has ended
+            raise
+        except Exception as error:  # whatever it is, the other jobs go on
+            self._ended(job, error)
 
     def _pause(self, error: BaseException) -> None:
         if not self.paused:
@@ -307,7 +312,7 @@ class Run:
         if due and room.has_room(self._folders()):
             for job in due:
                 job.tried = not job.error
-                job.begin()
+                self._begin(job)
         else:
             for job in due:
                 job.due = now + self._retry
@@ -340,21 +345,17 @@ class Run:
         )
 
     def _note(self, query: StreamingQuery) -> None:
-        for progress in query.recentProgress:
-            known = json.loads(progress.json)
+        for report in query.recentProgress:
+            known = json.loads(report.json)
             # A new query reports its next batch before there is one.
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 known["triggerMs"] = round(self._plan.trigger * 1000)
                 key = known["name"], known["batchId"]
                 known["numInputRows"] = self._came.get(key, 0)  # Spark counts row groups
-                try:
-                    self._progress.write(json.dumps(known))
-                except OSError as error:
-                    if not room.is_full(error):
-                        raise
-                    self._pause(error)
-                    return  # Spark keeps the last hundred: it is noted when there is room
+                line = partial(progress.write, self._plan.out, json.dumps(known))
+                if not self._aside(progress.NAME, line):
+                    return  # Spark keeps the last hundred: it is noted when that works again
                 self._came.pop(key, None)
                 self._seen[known["name"]] = known["batchId"]
                 if known["name"] in tables.FOLLOWERS["raw"]:
@@ -368,18 +369,23 @@ class Run:
         if "health" in self._plan.jobs:
             self._aside("health", self._known.refresh)
 
-    def _aside(self, name: str, write: Callable[[], None]) -> None:
-        """Write what is beside the queries. Pause if the disk is full, and report other errors."""
+    def _aside(self, name: str, write: Callable[[], None]) -> bool:
+        """Write what is beside the queries, and return whether that was done.
+
+        Pause if the disk is full, and report other errors.
+        """
         try:
             write()
             self._beside.pop(name, None)
-        except (StateError, OSError, DeltaError) as error:
-            why = next(iter(str(error).splitlines()), "")  # a stack trace may follow
+            return True
+        except Exception as error:  # whatever it is, the queries go on
+            why = next(iter(str(error).splitlines()), repr(error))  # a stack trace may follow
             if room.is_full(error):
                 self._pause(error)
             elif self._beside.get(name) != why:
                 self._beside[name] = why
                 self.say(f"the job {name} has failed, and is tried again; others go on: {why}")
+            return False
 
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
@@ -432,7 +438,6 @@ class Run:
             job.query.stop()
         self._maintenance.close()
         self._known.close()
-        self._progress.close()
 
     def halt(self, past: Callable[[float], bool]) -> None:
         """Stop as `stop` does, but let a batch finish first.
@@ -583,7 +588,7 @@ def _everything(error: BaseException) -> str:
     return "\n".join(_texts(error))
 
 
-def reason(error: PySparkException) -> str:
+def reason(error: Exception) -> str:
     """Return what a Spark error says, without the traces of Python and of Java.
 
     A last line has what caused it, innermost.
