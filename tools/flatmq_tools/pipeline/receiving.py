@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..trust import TrustError
-from . import landing, refusals
+from . import landing
 from .ingest import IngestError, by_settings
 from .log import LogError, Writer
 from .options import OptionError, parse, with_defaults
@@ -71,15 +71,14 @@ class Receiving:
 
     def check(self) -> None:
         """Raise ReceivingError if receiving has ended, or if the broker refuses the client."""
-        failed, ingest = self._failed, self.service.ingest
-        if isinstance(failed, (IngestError, LogError)):
-            raise ReceivingError(str(failed)) from failed
-        if failed is not None:
-            raise ReceivingError(f"receiving has ended: {failed!r}") from failed
-        if refusals.final(ingest.error):
-            raise ReceivingError(
-                "{}:{} refuses the client: {}".format(*ingest.broker, ingest.error)
-            )
+        try:
+            if self._failed is not None:
+                raise self._failed
+            self.service.ingest.check()
+        except (IngestError, LogError) as error:
+            raise ReceivingError(str(error)) from error
+        except BaseException as error:
+            raise ReceivingError(f"receiving has ended: {error!r}") from error
 
     def finish(self) -> None:
         """Disconnect, and land what came."""
