@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-from . import checkpoints, editions, forget_delta
+from . import checkpoints, forget_delta, tables
 from .delta_batches import Position, Reader
 from .forget_log import remove as remove_from_log
 from .forget_rows import Rows
@@ -84,7 +84,7 @@ def _check(out: Path, more: Sequence[Path]) -> None:
     for folder in (out, *more):
         if not folder.is_dir():
             raise ForgetError(f"{folder}: no such folder")
-    editions.check(out)
+    tables.check(out)
     if not _tables(out) and not any((out / name).exists() for name in ("state", "log")):
         raise ForgetError(f"OUT must be the folder of a run, not {out}: it has no table")
 

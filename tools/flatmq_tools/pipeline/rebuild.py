@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
 from rich.console import Console
 
-from . import delta_files, editions, tables
+from . import delta_files, tables
 from .in_use import InUse
 
 
@@ -24,11 +24,11 @@ def main(name: str, out: str, state: Path) -> int:
     out    the folder or URL of the tables
     state  the folder of the checkpoints
 
-    Raises RebuildError, InUseError, EditionError.
+    Raises RebuildError, InUseError, TablesError.
     """
     if not tables.is_run(state):
         raise RebuildError(f"OUT must be the folder of a run, not {state}: it has no table")
-    editions.check(state)
+    tables.check(state)
     with InUse(state):
         made = tables.MADE.get(name, ())
         after = (job for table in made for job in tables.FOLLOWERS.get(table, ()))

@@ -35,18 +35,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import checkpoints, delta_batches, editions, progress, room, service, tables
+from . import checkpoints, delta_batches, landing, progress, room, service, tables
 from .delta import Delta
-from .in_use import InUse, InUseError
+from .in_use import InUse
 from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
 from .mapping.births import Births
-from .metrics import MetricsError, RunNumbers, of_ingest, served
+from .metrics import RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
-from .receiving import Receiving, ReceivingError
-from .session import SessionError, session
+from .session import session
 from .state.known import Known
 from .state.once import Once
 
@@ -174,26 +173,23 @@ class Run:
         self._retry = _RETRY  # s between two tries after a full disk
         self._beside: dict[str, str] = {}  # what fails beside the queries, and why
         self._read = 0  # messages that were read from raw
-        self._receiving: Receiving | None = None
+        self._receiving: landing.Service | None = None
         if plan.source:
-            try:
-                self._receiving = Receiving(
-                    plan.source, plan.out / "log", self._out, max(plan.trigger, _OFTEN), say
-                )
-            except ReceivingError as error:
-                raise RunError(str(error)) from error
+            self._receiving = landing.started(
+                plan.source, plan.out / "log", self._out, max(plan.trigger, _OFTEN), say
+            )
         try:
             for job in self._jobs:
                 job.begin()
         except BaseException:
             if self._receiving is not None:
-                self._receiving.stop()
+                self._receiving.close()
             raise
 
     @property
     def rows(self) -> int:
         """Messages that came since the start: written to the table raw, or read from it."""
-        return self._read if self._receiving is None else self._receiving.landed
+        return self._read if self._receiving is None else self._receiving.landing.messages
 
     # The queries
 
@@ -249,13 +245,10 @@ class Run:
         """Note the progress of the queries, and make the health tables when they are due.
 
         A query that ended because a disk is full is started again once there is room; one that
-        has failed, after a pause. Raises RunError if nothing can be received any more.
+        has failed, after a pause. Raises what has ended the receiving.
         """
         if self._receiving is not None:
-            try:
-                self._receiving.check()
-            except ReceivingError as error:
-                raise RunError(str(error)) from error
+            self._receiving.check()
         for job in self._jobs:
             if job.due is None:
                 self._note(job.query)
@@ -390,8 +383,8 @@ class Run:
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
         if self._receiving is not None:
-            yield from of_ingest(self._receiving.service)
-            self.numbers.rows["raw"] = self._receiving.landed
+            yield from of_ingest(self._receiving)
+            self.numbers.rows["raw"] = self._receiving.landing.messages
         self.numbers.devices(tables.of(self._out, "devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
         failed = sum(bool(job.error) for job in self._jobs) + len(self._beside)
@@ -425,15 +418,15 @@ class Run:
         end, seen = time.monotonic() + _DRAIN, -1
         while time.monotonic() < end and not past(service.DRAIN):
             self.look()
-            if seen == (seen := self._receiving.received):
+            if seen == (seen := self._receiving.ingest.client.messages):
                 break
             time.sleep(min(_SOON, _LOOK + self._plan.trigger))
-        service.within(self._receiving.finish, lambda: past(service.FOLLOW))
+        service.within(partial(self._receiving.close, None), lambda: past(service.FOLLOW))
 
     def stop(self) -> None:
         """Stop receiving and the queries; a batch that is under way is done by the next run."""
         if self._receiving is not None:
-            self._receiving.stop()
+            self._receiving.close()
         for job in self._jobs:
             job.query.stop()
         self._maintenance.close()
@@ -473,48 +466,42 @@ def main(
     service.quiet()
     begun = time.monotonic()
     found: list[Run] = []
-    try:
-        with (
-            InUse(plan.out),
-            served(metrics_port, lambda: found[0].metrics() if found else ()),
-            service.Ending(say) as ending,
-            console.status("starting Spark ...") as status,
-        ):
-            raw = tables.of(plan.url or plan.out, "raw")
-            if not plan.source and not DeltaTable.is_deltatable(raw):
-                say(f"{raw} does not exist yet: waiting for `flatmq pipeline ingest` to write it")
-            say(f"starting Spark; on a busy machine that takes up to {service.START:,.0f} s")
-            # What Java would log is in the errors that are raised here.
-            spark = session(master, "flatmq pipeline", **{"spark.log.level": "OFF", **conf})
-            ending.listen()
-            java = service.Java()
-            try:
-                running = Run(spark, plan, say)
-                found.append(running)
-                ending.started()
-                _watch(running, java, ending, begun, seconds, status.update)
-                status.update("working off what is there ...")
-                if ending.asked.is_set():
-                    say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")
-                if not running.paused:
-                    running.finish(ending.past)
-                running.halt(ending.past)
-            except (PySparkException, Py4JError, OSError) as error:
-                java.explain()
-                if not isinstance(error, PySparkException):
-                    raise
-                raise RunError(reason(error)) from error
-            except RunError:
-                java.explain()
+    with (
+        InUse(plan.out),
+        served(metrics_port, lambda: found[0].metrics() if found else ()),
+        service.Ending(say) as ending,
+        console.status("starting Spark ...") as status,
+    ):
+        raw = tables.of(plan.url or plan.out, "raw")
+        if not plan.source and not DeltaTable.is_deltatable(raw):
+            say(f"{raw} does not exist yet: waiting for `flatmq pipeline ingest` to write it")
+        say(f"starting Spark; on a busy machine that takes up to {service.START:,.0f} s")
+        # What Java would log is in the errors that are raised here.
+        spark = session(master, "flatmq pipeline", **{"spark.log.level": "OFF", **conf})
+        ending.listen()
+        java = service.Java()
+        try:
+            running = Run(spark, plan, say)
+            found.append(running)
+            ending.started()
+            _watch(running, java, ending, begun, seconds, status.update)
+            status.update("working off what is there ...")
+            if ending.asked.is_set():
+                say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")
+            if not running.paused:
+                running.finish(ending.past)
+            running.halt(ending.past)
+        except (PySparkException, Py4JError, OSError) as error:
+            java.explain()
+            if not isinstance(error, PySparkException):
                 raise
-            except KeyboardInterrupt:
-                say("ended at once: what was not finished is done by the next run")
-                return 130
-            finally:
-                if java.ended() is None:
-                    spark.stop()
-    except (InUseError, service.ServiceError, MetricsError, SessionError) as error:
-        raise RunError(str(error)) from error
+            raise RunError(reason(error)) from error
+        except KeyboardInterrupt:
+            say("ended at once: what was not finished is done by the next run")
+            return 130
+        finally:
+            if java.ended() is None:
+                spark.stop()
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():
         say(f"in all {count:,} {text}")
@@ -557,7 +544,7 @@ def _check(plan: Plan) -> None:
     """Raise RunError if a folder of the plan cannot be used, before Spark is started for it."""
     folder = plan.out
     try:
-        editions.check(folder)
+        tables.check(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -566,13 +553,8 @@ def _check(plan: Plan) -> None:
             raise RunError(f"OUT must be a folder to write to: {folder}: {error.strerror}") from (
                 error
             )
-    except editions.EditionError as error:
-        raise RunError(str(error)) from error
     if plan.url is not None:
-        try:
-            tables.check(plan.url)
-        except tables.TablesError as error:
-            raise RunError(str(error)) from error
+        tables.check(plan.url)
 
 
 def _full(error: BaseException) -> str:

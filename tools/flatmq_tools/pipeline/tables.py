@@ -20,6 +20,10 @@ MADE = {
     "measurements": ("measurements", "out_of_time", "dead_letters"), "windows": ("windows",),
 }  # fmt: skip
 """By query, the tables that it adds to."""
+_OLD = ("_query.json", "_batches", "batch=*", "day=*/batch=*", "open.parquet")
+"""In the folder of a table of an early edition, which was Parquet by days."""
+_OTHERS = ("delta", "iceberg", "checkpoints/raw", "*.parquet")
+"""In its OUT, or in its folder of landed files."""
 _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
 
 
@@ -38,8 +42,24 @@ def is_run(folder: Path) -> bool:
     return any(path.is_dir() for path in (folder / "checkpoints", *there))
 
 
-def check(url: str) -> None:
-    """Look for a table at a URL. Raises TablesError if the URL cannot be reached."""
+def check(out: str | Path) -> None:
+    """Raise TablesError if a URL cannot be reached, or a folder has tables of an early edition.
+
+    Nothing is changed.
+    """
+    if "://" in str(out):
+        _reach(str(out))
+        return
+    patterns = [f"{table}/{name}" for table in (*BY_DAY, *SNAPSHOTS) for name in _OLD]
+    found = next((path for each in (*patterns, *_OTHERS) for path in Path(out).glob(each)), None)
+    if found is not None:
+        raise TablesError(
+            f"{found} is of an earlier edition of flatmq, whose tables this one cannot go on "
+            f"with: name another folder, or move {out} away. Its tables stay readable as Parquet"
+        )
+
+
+def _reach(url: str) -> None:
     try:
         delta_files.store(of(url, "raw")).get_file_info("_delta_log/_last_checkpoint")
     except Exception as error:  # deltalake has errors of its own for each store
