@@ -121,7 +121,6 @@ def pipeline_bench(
         {"metavar": "PART"},
         "Row of the table: source, source-paho, ingest, jobs, log, memory, memory-5; repeatable.",
     ] = (),
-    strict: rig.Strict = False,
     results: rig.Results = None,
 ) -> int:
     """Measure the pipeline and its parts.
@@ -134,7 +133,7 @@ def pipeline_bench(
     from .pipeline.bench import command as benches
 
     _need_known(only, chains.CHAINS)
-    return benches.main(messages, rounds, only, strict, results)
+    return benches.main(messages, rounds, only, results)
 
 
 @command(main)

@@ -7,7 +7,6 @@ import click
 
 from flatmq_tools.common_options import OUTPUT
 
-Strict = Annotated[bool, "Exit with status 1 if a target is missed."]
 Results = Annotated[
     Path | None, OUTPUT, "Markdown file in which to rewrite the section with these results."
 ]
