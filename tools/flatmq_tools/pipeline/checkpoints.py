@@ -23,8 +23,8 @@ def done(checkpoint: Path) -> dict[str, Any] | None:
 
     Only batches whose rows are written and that Spark has recorded as done count as read.
     """
-    numbers = [int(p.name) for p in checkpoint.glob("commits/[0-9]*") if p.name.isdecimal()]
-    return offset(checkpoint, max(numbers)) if numbers else None
+    numbers = _numbers(checkpoint / "commits")
+    return offset(checkpoint, numbers[-1]) if numbers else None
 
 
 def mend(checkpoint: Path) -> None:
@@ -35,13 +35,17 @@ def mend(checkpoint: Path) -> None:
     last = -1
     for name in ("commits", "offsets"):
         folder = checkpoint / name
-        numbers = {int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal()}
-        for number in sorted((n for n in numbers if n > last), reverse=True):
+        for number in [n for n in reversed(_numbers(folder)) if n > last]:
             if _is_whole(folder / str(number)):
                 last = number
                 break
             for torn in (str(number), f".{number}.crc"):
                 (folder / torn).unlink(missing_ok=True)
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the notes in a folder, in order."""
+    return sorted(int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal())
 
 
 def _is_whole(note: Path) -> bool:

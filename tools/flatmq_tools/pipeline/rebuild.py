@@ -31,7 +31,11 @@ def main(name: str, out: str, state: Path) -> int:
     tables.check(state)
     with InUse(state):
         made = tables.MADE.get(name, ())
-        after = (job for table in made for job in tables.FOLLOWERS.get(table, ()))
+        after = [job for table in made for job in tables.FOLLOWERS.get(table, ())]
+        if name != "windows":
+            # They are of the state, which the next batch makes again of raw.
+            for table in tables.SNAPSHOTS:
+                _remove(tables.of(out, table))
         for job in (name, *after):
             # First the tables, surely: without its checkpoint a query adds all rows to them again.
             for table in tables.MADE.get(job, ()):

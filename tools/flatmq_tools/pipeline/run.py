@@ -55,9 +55,6 @@ _DRAIN = 60.0  # s, without a signal
 _OFTEN = 0.1  # s between two commits of raw, at least
 _SOON = 1.0  # s: after a signal no longer interval between two batches is waited for
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
-# Spark gives the process of a source 10 s to start, and has no setting for that: on a busy machine
-# it is too short. It has done nothing by then.
-_SLOW = "Python worker failed to connect back"
 _RETRY = 5.0  # s from an error of a full disk to the first try to go on,
 _RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
 _PAUSE = 5.0  # s before a job that has failed is started again,
@@ -113,7 +110,6 @@ class _Job:
         self.error = ""  # why it has failed, until it works again,
         self.pause = _PAUSE  # and s before the next try
         self.tried = False  # started again after a full disk; it did nothing yet
-        self.slow: float | None = None  # since when its worker has not started in time
 
     def begin(self) -> None:
         """Start the query, also again."""
@@ -129,7 +125,7 @@ class _Job:
         )
         if not (done or str(self.query.status["message"]).startswith("Waiting for")):
             return False
-        self.tried, self.slow = False, None
+        self.tried = False
         return True
 
 
@@ -269,10 +265,6 @@ class Run:
             if job.tried:  # there was room, but not enough
                 job.tried = False
                 self._retry = min(2 * self._retry, _RETRY_MOST)
-        elif _SLOW in why and (job.slow is None or now - job.slow < service.START):
-            job.slow = job.slow or now
-            self.say(f"the query {job.name} did not start within 10 s, and is started again")
-            self._begin(job)
         else:
             job.due = now + job.pause
             job.error = why
@@ -405,7 +397,7 @@ class Run:
             try:
                 service.within(job.query.processAllAvailable, lambda: past(service.FOLLOW))
             except PySparkException as error:
-                if _SLOW not in reason(error) and not room.is_full(_everything(error)):
+                if not room.is_full(_everything(error)):
                     job.error = reason(error)
             self._note(job.query)
         if not past(service.STOP):

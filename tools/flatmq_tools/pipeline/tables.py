@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
 from . import delta_files
 
 BY_DAY = {
@@ -28,12 +31,26 @@ _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an err
 
 
 class TablesError(ValueError):
-    """The tables cannot be in that place. The text says why, and what to do."""
+    """The tables cannot be in that place, or be used. The text says why, and what to do."""
 
 
 def of(out: str | Path, name: str) -> str:
     """Return the folder or URL of a table."""
     return f"{str(out).rstrip('/')}/{name}"
+
+
+def opened(table: str | Path) -> DeltaTable | None:
+    """Return the table in a folder or at a URL, as it is now; None if there is none.
+
+    Raises TablesError if it is damaged.
+    """
+    try:
+        return DeltaTable(str(table)) if DeltaTable.is_deltatable(str(table)) else None
+    except DeltaError as error:
+        reason = next(iter(str(error).splitlines()), "")  # a stack trace follows
+        raise TablesError(
+            f"{table} is damaged: `flatmq pipeline rebuild` makes all but raw again ({reason})"
+        ) from error
 
 
 def is_run(folder: Path) -> bool:
