@@ -8,6 +8,7 @@ from flatmq_tools.pipeline.progress import lines, write
 
 
 def test_only_so_much_is_kept_and_the_newest_of_it(tmp_path: Path) -> None:
+    assert list(lines(tmp_path)) == []
     told = [f"batch {n}" for n in range(1000)]
     for line in told:
         write(tmp_path, line, limit=500)
@@ -17,7 +18,3 @@ def test_only_so_much_is_kept_and_the_newest_of_it(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 2 * (
         500 + len("batch 999\n")
     )
-
-
-def test_where_nothing_was_kept_there_is_nothing(tmp_path: Path) -> None:
-    assert list(lines(tmp_path)) == []
