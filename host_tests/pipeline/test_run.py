@@ -130,7 +130,8 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
 ) -> None:
     monkeypatch.setattr(run, "_PAUSE", 0.1)
     monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
-    """Also if what fails is to start it."""
+    """Also if what fails is to start it, and if there is no folder for temporary files."""
+    monkeypatch.setattr(run.Run, "_folders", lambda _: [tmp_path / "gone"])
     said: list[str] = []
     with broker() as there, monkeypatch.context() as broken:
 
