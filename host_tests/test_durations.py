@@ -9,9 +9,18 @@ from flatmq_tools import cli
 from flatmq_tools.durations import DURATION, duration
 
 
-@pytest.mark.parametrize(("text", "is_"), [("10s", 10), ("1.5min", 90), ("2", 2), ("0.5", 0.5)])
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [("10s", 10), ("1.5min", 90), ("1.5 h", 5400), ("366d", 31_622_400), ("2", 2), ("0.5", 0.5)],
+)
 def test_a_number_alone_is_seconds(text: str, is_: float) -> None:
     assert DURATION.convert(text, None, None) == is_
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1h", "1 year", "1h30min"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="must be a number and ms, s, min, h, d, w"):
+        DURATION.convert(text, None, None)
 
 
 @pytest.mark.parametrize(

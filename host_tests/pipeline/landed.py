@@ -17,8 +17,11 @@ from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader, Unit
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.log import SCHEMA, Writer
+from flatmq_tools.pipeline.processes import row_count as count
 from flatmq_tools.pipeline.tables import BY_DAY
 from pipeline.messages import Message, rows
+
+__all__ = ["count", "land", "land_boards", "read", "table", "values_of"]
 
 
 def table(messages: Sequence[Message], offset: int = 0) -> pa.Table:
@@ -63,9 +66,3 @@ def read(table: Path | str, *columns: str) -> list[dict[str, Any]]:
         return []
     found = DeltaTable(str(table)).to_pyarrow_table(columns=list(columns) or None)
     return [{k: v for k, v in row.items() if k != "day"} for row in found.to_pylist()]
-
-
-def count(table: Path | str) -> int:
-    """Return the number of rows of a table; 0 if it does not exist yet."""
-    name = str(table)
-    return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0

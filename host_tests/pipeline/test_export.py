@@ -50,6 +50,11 @@ def test_plain_parquet(out: Path, tmp_path: Path) -> None:
     assert status == 1 and "exists: name another TARGET" in text
     status, text = _export(out, target, "--table", "windows")
     assert status == 1 and "has none of the tables windows" in text
+    (out / "raw" / "_delta_log" / f"{0:020}.json").write_text("torn")
+    for words in (["export", out, target / "2"], ["forget", "a", out],
+                  ["report", target, "--from-raw", "--tables", out]):  # fmt: skip
+        done = typed(words)
+        assert done.exit_code == 1 and f"Error: {out}/raw is damaged: " in done.output
 
 
 def test_readers_that_skip_files_find_every_row(tmp_path: Path) -> None:

@@ -94,12 +94,6 @@ def test_a_compressed_pack() -> None:
     assert bomb["reason"].startswith("gzip: more than 41")
 
 
-@pytest.mark.parametrize("topic", [b"dev/\xff/telemetry", b"dev/\xed\xa0\xbd/telemetry", b"\xf0"])
-def test_a_topic_name_that_is_not_utf8(topic: bytes) -> None:
-    _, (pack,) = said([GOOD, (topic, GOOD[1])])
-    assert pack["reason"] == "topic: not UTF-8"
-
-
 def test_whatever_a_parser_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault in a library, as far as none of those above shows one."""
 

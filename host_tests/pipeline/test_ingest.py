@@ -46,8 +46,9 @@ class There:
         """An ingest that the broker has granted these filters, in a thread."""
         where = self.server.host, self.server.port
         made = Ingest(writer, where, filters, version=self.version, **options)
-        made.start(int(PATIENCE * 1000))
+        made.start()
         made.background()
+        until(lambda: made.subscribed or made.check())
         return made
 
     def publish(self, messages: Iterable[tuple[str, bytes]], *more: Any) -> None:
@@ -178,6 +179,20 @@ def test_a_filter_that_is_refused(scripted: FakeBroker, writer: log.Writer) -> N
     scripted.answer_with("SUBACK", 0x9E)
     with pytest.raises(IngestError, match=r"\$share/g/t \(SUBACK: reason code 0x9e, shared"):
         There(scripted, 5).ingest(writer, "$share/g/t")
+
+
+def test_a_refusal_is_final_unless_the_client_was_accepted_before(writer: log.Writer) -> None:
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        worker = Ingest(writer, ("there", 1883), ["t"], link=bench.link)
+        bench.client = worker.client
+        bench.online(5)
+        with pytest.raises(IngestError, match=r"there:1883 refuses the client: .*code 5"):
+            worker.check()
+        bench.online()
+        bench.lose()
+        bench.online(5)
+        worker.check()
 
 
 # The connections of a process: whether the broker has the session, whether the ingest then asks,

@@ -6,8 +6,10 @@ import contextlib
 import os
 import random
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -16,11 +18,12 @@ from deltalake import DeltaTable
 import sizes
 from flatmq import Client
 from flatmq_tools import broker, ports, senml
-from flatmq_tools.pipeline import durable, log
+from flatmq_tools.pipeline import durable, landing, log
+from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.landing import Landing, LandingError
 from flatmq_tools.pipeline.processes import Command
 from observer import Observer
-from pipeline.mqtt import PATIENCE, UNLIMITED
+from pipeline.mqtt import PATIENCE, UNLIMITED, until
 from pipeline.survive import PREPARED, fill, points, prepared
 
 STEP = 1 if sizes.whole() else 7  # lines from a kill to the next one
@@ -91,6 +94,29 @@ def test_a_target_that_is_away_for_a_while(tmp_path: Path) -> None:
         out.unlink()
         out.mkdir()
         assert work.land() == PREPARED
+
+
+def test_landing_goes_on_whatever_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landing, "_TROUBLE_S", 0.1)
+    said: list[str] = []
+    with log.Writer(tmp_path / "log") as writer:
+        fill(writer, 5)
+        work = Landing(writer, str(tmp_path / "out"))
+        broken = mock.Mock(side_effect=[ValueError("odd"), MemoryError(), *[1] * 99])
+        monkeypatch.setattr(work, "land", lambda: broken() and Landing.land(work))
+        nobody = Ingest(writer, ("127.0.0.1", ports.free_port()), ["t"])
+        service = landing.Service(nobody, work, every_s=0.1, say=said.append)
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            until(lambda: "going on" in str(said))
+        finally:
+            service.stop()
+            thread.join()
+    assert landed(tmp_path / "out").num_rows == 5
+    assert f"nothing lands in {work.target}, and waits: odd" in said
 
 
 def test_tables_of_an_earlier_edition_are_left_alone(tmp_path: Path) -> None:

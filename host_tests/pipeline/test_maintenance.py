@@ -106,6 +106,28 @@ def test_two_at_once_leave_each_row_there_once(tmp_path: Path) -> None:
     assert _numbers(tmp_path) == list(range(24))
 
 
+def test_what_replaces_something_is_on_the_disk_before_that_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deltalake syncs nothing: after a power cut, a table without its log would be lost."""
+    for number in range(3):
+        _add(tmp_path, number)
+    steps: list[str] = []
+    monkeypatch.setattr(os, "sync", lambda: steps.append("sync"))
+    for name in ("vacuum", "create_checkpoint", "cleanup_metadata"):
+        method = getattr(DeltaTable, name)
+
+        def noted(*args: Any, name: str = name, method: Any = method, **more: Any) -> Any:
+            steps.append(name)
+            return method(*args, **more)
+
+        monkeypatch.setattr(DeltaTable, name, noted)
+    _work(tmp_path)
+    assert steps == ["sync", "vacuum", "create_checkpoint", "sync", "cleanup_metadata"]
+    delta.replace(pa.table({"n": [1]}), tmp_path / "devices")
+    assert steps[5:] == ["sync"]
+
+
 def test_a_run_goes_on_meanwhile(tmp_path: Path) -> None:
     _add(tmp_path, 0)
     failed: list[BaseException] = []
@@ -204,11 +226,15 @@ def test_a_full_disk_loses_old_days_and_nothing_is_merged(tmp_path: Path) -> Non
     assert len(DeltaTable(f"{tmp_path}/raw").file_uris()) == 2
 
 
-def test_a_broken_table_does_not_stop_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "broken", [f"raw/_delta_log/{1:020}.json", "checkpoints/health/offsets/3"]
+)
+def test_a_broken_table_does_not_stop_the_others(broken: str, tmp_path: Path) -> None:
     for name in ("measurements", "raw"):
         for number in range(3):
             _add(tmp_path, number, name=name)
-    (tmp_path / "raw" / "_delta_log" / f"{1:020}.json").write_text("no JSON")
+    _checkpoint(tmp_path, "health", _reader(tmp_path).latestOffset())
+    (tmp_path / broken).write_text("no JSON")
     (line,) = _work(tmp_path)
     assert line.startswith(f"{tmp_path}/raw cannot be maintained: ") and "\n" not in line
     assert len(DeltaTable(f"{tmp_path}/measurements").file_uris()) == 1

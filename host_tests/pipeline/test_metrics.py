@@ -6,11 +6,13 @@ import socket
 from pathlib import Path
 from urllib.request import urlopen
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from prometheus_client.parser import text_string_to_metric_families
 
 from flatmq_tools import ports
-from flatmq_tools.pipeline.metrics import MetricsError, address, served
+from flatmq_tools.pipeline.metrics import MetricsError, RunNumbers, address, served
 from pipeline.mqtt import PATIENCE, broker, publish
 from pipeline.test_landing import Service
 from pipeline.typed_here import typed
@@ -60,6 +62,17 @@ def test_a_port_that_is_in_use() -> None:
         said = pytest.raises(MetricsError, match=f"{where[1]}: Address already in use")
         with said, served(where, lambda: ()):
             pass
+
+
+def test_a_table_that_is_broken_takes_no_metric_away(tmp_path: Path) -> None:
+    numbers = RunNumbers()
+    write_deltalake(tmp_path, pa.table({"silent": [True, None, False]}))
+    for _ in range(2):
+        numbers.devices(str(tmp_path))
+        found = [m.samples[0].value for m in numbers.of_run({}, False, 0) if "devices" in m.name]
+        assert found == [3, 1]
+        (tmp_path / "_delta_log" / f"{0:020}.json").write_text("torn")
+    numbers.devices(str(tmp_path / "none"))
 
 
 def test_an_ingest(tmp_path: Path) -> None:

@@ -262,7 +262,11 @@ def test_full_until_something_is_trimmed(tmp_path: Path) -> None:
         assert writer.size == 0
 
 
-def test_a_log_has_an_identity_and_one_user(tmp_path: Path) -> None:
+def test_a_log_has_an_identity_and_one_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
     with log.Writer(tmp_path) as writer:
         append(writer, 3)
         identity = writer.id
@@ -279,6 +283,8 @@ def test_a_log_has_an_identity_and_one_user(tmp_path: Path) -> None:
         assert (writer.next_offset, writer.id) == (4, identity)
     with log.Writer(tmp_path / "other") as writer:
         assert writer.id != identity
+        file = (tmp_path / "other" / "id").stat().st_ino
+        assert file in synced, "with another one, what has landed would land again"
 
 
 def test_a_disk_that_takes_only_a_part(tmp_path: Path) -> None:
@@ -301,6 +307,30 @@ with log.Writer({str(tmp_path)!r}) as writer:
 """
     subprocess.run([sys.executable, "-c", code], check=True)
     assert payloads(tmp_path, 0, 2) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_record_that_is_torn_is_removed_or_ends_the_log(
+    stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is ever appended behind it: nobody could read that."""
+    with log.Writer(tmp_path) as writer:
+        append(writer, 2)
+        with monkeypatch.context() as patch:
+
+            def tears(file: int, parts: list[bytes]) -> int:
+                os.write(file, b"torn")
+                raise OSError(28, "no space")
+
+            patch.setattr(os, "writev", tears)
+            if stays:
+                patch.setattr(os, "ftruncate", tears)
+            with pytest.raises(OSError, match="no space"):
+                append(writer, 3)
+        with pytest.raises(log.LogError, match="is closed") if stays else contextlib.nullcontext():
+            append(writer, 3)
+    with log.Writer(tmp_path) as writer:
+        assert writer.next_offset == (2 if stays else 5)
 
 
 # SIGKILL

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flatmq_tools.pipeline.progress import Progress, lines
+from flatmq_tools.pipeline.progress import lines, write
 
 
 def test_only_so_much_is_kept_and_the_newest_of_it(tmp_path: Path) -> None:
+    assert list(lines(tmp_path)) == []
     told = [f"batch {n}" for n in range(1000)]
-    for part in (told[:500], told[500:]):  # of two runs
-        progress = Progress(tmp_path, limit=500)
-        for line in part:
-            progress.write(line)
-            assert list(lines(tmp_path))[-1] == line
-        progress.close()
+    for line in told:
+        write(tmp_path, line, limit=500)
+        assert list(lines(tmp_path))[-1] == line
     kept = list(lines(tmp_path))
     assert kept == told[-len(kept) :] and len(kept) >= 500 // len("batch 999\n")
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 2 * (
         500 + len("batch 999\n")
     )
-
-
-def test_where_nothing_was_kept_there_is_nothing(tmp_path: Path) -> None:
-    assert list(lines(tmp_path)) == []

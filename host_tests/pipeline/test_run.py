@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import shutil
 import signal
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,7 +21,6 @@ from flatmq_tools.pipeline import delta_batches, delta_files, run, service
 from flatmq_tools.pipeline.in_use import InUse
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.metrics import served
-from flatmq_tools.pipeline.processes import command_line, family
 from flatmq_tools.pipeline.run import Plan
 from flatmq_tools.pipeline.state import taking
 from pipeline.landed import count, land, land_boards, read
@@ -132,6 +130,8 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
 ) -> None:
     monkeypatch.setattr(run, "_PAUSE", 0.1)
     monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
+    """Also if what fails is to start it, and if there is no folder for temporary files."""
+    monkeypatch.setattr(run.Run, "_folders", lambda _: [tmp_path / "gone"])
     said: list[str] = []
     with broker() as there, monkeypatch.context() as broken:
 
@@ -147,6 +147,9 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
             publish(there, [_pack("a", n) for n in range(3, 5)])
             until(lambda: running.look() or count(tmp_path / "raw") == 5)
             assert "no such column" in running.failed
+            broken.setattr(delta_batches, "units", fail)
+            before = len(said)
+            until(lambda: running.look() or len(said) >= before + 2)
             broken.undo()
             until(lambda: running.look() or count(tmp_path / "measurements") == 5)
             until(lambda: running.look() or not running.failed)
@@ -155,7 +158,10 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     assert waits[0] and said[-1] == "the job measurements works again"
 
 
-def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_is_made_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a table that cannot be removed keeps its checkpoint: its rows would come twice."""
     plan = Plan(tmp_path, jobs=["measurements", "windows", "health"])
 
     def ran() -> None:
@@ -165,21 +171,33 @@ def test_a_table_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
 
     land_boards(tmp_path, 25, tmp_path / "log")
     ran()
-    devices = read(tmp_path / "devices")
+    devices = sorted(row["device"] for row in read(tmp_path / "devices"))
     other = tmp_path / "state"
     for words in ([other], ["s3://bucket/out", "--state", tmp_path / "log"]):
         refused = typed(["rebuild", "windows", *words])
         assert refused.exit_code == 1
         assert f"the folder of a run, not {words[-1]}: it has no table" in refused.output
         assert not (words[-1] / ".lock").exists()
+    with monkeypatch.context() as broken:
+        broken.setattr(shutil, "_rmtree_safe_fd", _refuse)
+        assert typed(["rebuild", "measurements", tmp_path]).exit_code == 1
+    assert (tmp_path / "checkpoints" / "measurements").exists()
     for name in ("windows", "measurements", "health"):
         with InUse(tmp_path):
             assert typed(["rebuild", name, tmp_path]).exit_code == 1
         assert typed(["rebuild", name, tmp_path]).exit_code == 0
         assert (count(tmp_path / "measurements") == 0) is (name == "measurements")
+        assert (count(tmp_path / "devices") == 0) is (name != "windows")
+        if name == "health":
+            devices.append("new")
+            land(tmp_path, [reading("new", 1, 1, 0, time=-400 * 86_400.0)])
         ran()
         assert count(tmp_path / "measurements") == 25
-        assert read(tmp_path / "devices") == devices
+        assert sorted(row["device"] for row in read(tmp_path / "devices")) == devices
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError(13, "not yours")
 
 
 def test_no_pandas_is_needed(
@@ -201,9 +219,13 @@ def test_no_pandas_is_needed(
 
 
 def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    """As after a crash before Spark noted that the last batch was done, and before it was."""
+    """As after a crash before Spark noted that the last batch was done, and before it was.
+
+    After a power cut, what Spark noted last may be torn.
+    """
     measured = tmp_path / "measurements"
-    commits = tmp_path / "checkpoints" / "measurements" / "commits"
+    notes = tmp_path / "checkpoints" / "measurements"
+    commits = notes / "commits"
     plan = Plan(tmp_path, jobs=["measurements"])
 
     def more(there: Broker, rows: int, *sent: tuple[str, bytes]) -> int:
@@ -216,11 +238,18 @@ def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> N
 
     with broker() as there:
         assert more(there, 3, *(_pack("a", n) for n in range(3))) == 3
-        last = max(int(commit.name) for commit in commits.glob("[0-9]*"))
+        last = _last(commits)
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink()
         assert more(there, 5, *(_pack("a", n) for n in (3, 4))) == 2
-    assert sorted(row["seq"] for row in read(measured)) == list(range(5))
+        (commits / str(_last(commits))).write_bytes(b"")
+        (notes / "offsets" / str(_last(commits) + 1)).write_bytes(bytes(99))
+        assert more(there, 7, *(_pack("a", n) for n in (5, 6))) == 2
+    assert sorted(row["seq"] for row in read(measured)) == list(range(7))
+
+
+def _last(folder: Path) -> int:
+    return max(int(note.name) for note in folder.glob("[0-9]*"))
 
 
 def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
@@ -240,40 +269,6 @@ def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
     lines = (tmp_path / "progress.jsonl").read_text().splitlines()
     sizes = [json.loads(line)["numInputRows"] for line in lines]
     assert sum(sizes) == 32 and max(sizes) <= 10
-
-
-def _sources() -> set[int]:
-    """The processes of sources, of any query; one that was stopped may be ending yet."""
-    ours = family(os.getpid())
-    return {pid for pid in ours if "python_streaming_source_runner" in command_line(pid)}
-
-
-def _hold_up_the_next_source(before: set[int], held: list[int]) -> None:
-    """Stop the process of a source that starts now, as a machine does that is too busy."""
-    end = time.monotonic() + PATIENCE
-    while not held and time.monotonic() < end:
-        for pid in _sources() - before:
-            os.kill(pid, signal.SIGSTOP)
-            held.append(pid)
-
-
-def test_a_query_whose_worker_starts_too_slowly_is_started_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if that happens later than a run may take to start."""
-    monkeypatch.setattr(service, "START", 5.0)
-    held: list[int] = []
-    busy = threading.Thread(target=_hold_up_the_next_source, args=[_sources(), held])
-    busy.start()
-    land_boards(tmp_path, 5, tmp_path / "log")
-    try:
-        with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
-            until(lambda: running.look() or count(tmp_path / "measurements") == 5)
-        busy.join()
-        assert held
-    finally:
-        for pid in held:
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from flatmq.properties import Properties
 from flatmq_rigs.pipeline.bench.messages import fill
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import log, source
+from flatmq_tools.pipeline.ingest import IngestError
 from flatmq_tools.pipeline.jobs import columns
 from flatmq_tools.pipeline.options import parse
 from flatmq_tools.pipeline.source import SourceError
@@ -198,10 +199,8 @@ from flatmq_tools.pipeline.options import parse
 from flatmq_tools.pipeline.source import SCHEMA, StreamReader
 
 class Ingest:
-    error = None
     def __init__(self, settings, writer): pass
-    def start(self): pass
-    def poll(self, ms): time.sleep(ms / 1000)
+    start = background = check = lambda self: None
     def stop(self):
         print("stopping", flush=True)
         time.sleep(0.5)
@@ -281,7 +280,7 @@ def test_a_user_of_bahirs_source_changes_the_format_name(readers: Readers, tmp_p
         def refused() -> bool:
             try:
                 wrong.latestOffset()
-            except SourceError as error:
+            except IngestError as error:
                 errors.append(str(error))
             return bool(errors)
 
@@ -318,6 +317,26 @@ def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
     assert seen == list(numbers)
     first, after = log.bounds(tmp_path / "log")
     assert after == 300 and first > 200
+
+
+def test_a_disk_that_takes_nothing_for_a_while_ends_no_query(
+    readers: Readers, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = readers()
+    start = reader.initialOffset()
+    until(lambda: _subscribed(tmp_path))
+    tried: list[int] = []
+
+    def full(file: int, _: object) -> int:
+        tried.append(file)
+        raise OSError(28, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", full)
+        publish(there, _numbered(tmp_path, range(5)))
+        until(lambda: reader.latestOffset() and len(tried) > 1)
+        assert reader.latestOffset() == start
+    until(lambda: reader.latestOffset()["offset"] == 5)
 
 
 def test_the_disk_has_everything_before_a_segment_goes(

@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from flatmq_tools.durations import seconds
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
 from flatmq_tools.pipeline.state import taking
@@ -19,7 +16,6 @@ from pipeline.called import as_query
 from pipeline.landed import read, table
 from pipeline.messages import START, Message, frame, pack
 from pipeline.mqtt import until
-from pipeline.typed_here import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,22 +120,6 @@ def test_bounds_are_options() -> None:
         keys = taking.taken(taking.Task("", Reads(), bounds, {}), batches).keys
         counts = [sum(keys[name].to_pylist()) for name in ("measurements", "out_of_time")]
         assert counts == [8 - outside, outside]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_"), [("90s", 90), ("15min", 900), ("1h", 3600), ("366d", 366 * DAY),
-     ("1.5 h", 5400)]
-)  # fmt: skip
-def test_durations(text: str, is_: float) -> None:
-    assert seconds(text) == is_
-
-
-@pytest.mark.parametrize("text", ["", "h", "-1h", "1 year", "1h30min"])
-def test_what_is_no_duration(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a duration must be a number and ms, s, min, h, d, w"):
-        seconds(text)
-    done = typed(["run", tmp_path, f"--ahead={text}"])
-    assert done.exit_code == 2 and "Invalid value for '--ahead'" in done.output
 
 
 def test_a_notice_comes_now_and_then() -> None:

@@ -227,8 +227,3 @@ def test_the_state_of_a_large_fleet_is_kept_by_what_is_new(tmp_path: Path) -> No
         sizes = store.db.execute("SELECT length(rows) FROM parts ORDER BY batch").fetchall()
         assert sizes[0][0] > 1_000_000 and sizes[1][0] < 2_000
         assert len(store.load().open) == 50_001
-
-
-def test_no_rows() -> None:
-    done = step(State(), table([]))
-    assert (done.windows.num_rows, done.too_late, done.state.last) == (0, 0, None)

@@ -21,7 +21,6 @@ from .links import LINKS
 
 _ROOT = Path(__file__).parents[2]
 _Folder = Annotated[Path, common.FOLDER]
-_Strict = Annotated[bool, "Exit with status 1 if a target is missed."]
 _Results = Annotated[
     Path | None, common.OUTPUT, "Markdown file in which to rewrite the section with these results."
 ]
@@ -129,7 +128,6 @@ def pipeline_bench(
         {"metavar": "PART"},
         "Row of the table: source, source-paho, ingest, jobs, log, memory, memory-5; repeatable.",
     ] = (),
-    strict: _Strict = False,
     results: _Results = None,
 ) -> int:
     """Measure the pipeline and its parts.
@@ -142,7 +140,7 @@ def pipeline_bench(
     from .pipeline.bench import command as benches
 
     _need_known(only, chains.CHAINS)
-    return benches.main(messages, rounds, only, strict, results)
+    return benches.main(messages, rounds, only, results)
 
 
 @command(main)

@@ -27,7 +27,7 @@ from rich.console import Console
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
 from flatmq_tools.pipeline import service
-from flatmq_tools.pipeline.processes import Command, CommandError, wait
+from flatmq_tools.pipeline.processes import Command, CommandError, row_count, wait
 
 from .. import results
 from .bench import messages
@@ -61,22 +61,6 @@ class Figures:
     """s from the first message to the last one."""
     missing: int = -1
     twice: int = -1
-
-
-class _Rows:
-    """The number of rows in a table."""
-
-    def __init__(self, table: Path) -> None:
-        self._folder = str(table)
-        self._table: DeltaTable | None = None
-
-    def count(self) -> int:
-        """Return how many rows have been written."""
-        if self._table is not None:
-            self._table.update_incremental()
-        elif DeltaTable.is_deltatable(self._folder):
-            self._table = DeltaTable(self._folder)
-        return 0 if self._table is None else int(self._table.count())
 
 
 class _Stream:
@@ -134,9 +118,12 @@ class _Run(Command):
             folder / "run.txt", "run", self.out, "--broker", broker.address, "--filter", "dev/#",
             "--trigger", str(_TRIGGER), nice=_NICE,
         )  # fmt: skip
-        self.rows = _Rows(self.out / "raw")
         self.expected = 0
         """Messages that were published so far."""
+
+    def rows(self) -> int:
+        """Return how many messages are in the table raw."""
+        return row_count(self.out / "raw")
 
     def wait_for(
         self, what: str, client: Client | _Stream, left: Callable[[], int], look: float = _LOOK
@@ -179,7 +166,7 @@ def _measure(run: _Run, name: str, client: Client | _Stream, steps: Iterator[int
     sent, largest, looked = 0, 0, 0.0
 
     def lag() -> int:
-        return before + sent - client.pending - run.rows.count()
+        return before + sent - client.pending - run.rows()
 
     for sent in steps:  # noqa: B007 (the closure reads it)
         client.poll(0)
@@ -191,9 +178,7 @@ def _measure(run: _Run, name: str, client: Client | _Stream, steps: Iterator[int
     _settle(client, run)
     run.expected = before + sent
     at_end, ended = lag(), time.monotonic()
-    run.wait_for(
-        f"{name}, messages that raw lacks", client, lambda: run.expected - run.rows.count()
-    )
+    run.wait_for(f"{name}, messages that raw lacks", client, lambda: run.expected - run.rows())
     now = time.monotonic()
     return Figures(name, sent, now - since, max(largest, at_end), at_end, now - ended, published)
 
@@ -273,9 +258,7 @@ def measure(
         s.callback(run.stop)
         console.print("flatmq pipeline run starts, and receives them ...")
         run.expected = retained
-        run.wait_for(
-            "retained messages that raw lacks", client, lambda: retained - run.rows.count()
-        )
+        run.wait_for("retained messages that raw lacks", client, lambda: retained - run.rows())
         took = time.monotonic() - since
         found.append(Figures("retained", retained, took, retained, retained, took))
         stream = _Stream(broker)

@@ -23,8 +23,38 @@ def done(checkpoint: Path) -> dict[str, Any] | None:
 
     Only batches whose rows are written and that Spark has recorded as done count as read.
     """
-    numbers = [int(p.name) for p in checkpoint.glob("commits/[0-9]*") if p.name.isdecimal()]
-    return offset(checkpoint, max(numbers)) if numbers else None
+    numbers = _numbers(checkpoint / "commits")
+    return offset(checkpoint, numbers[-1]) if numbers else None
+
+
+def mend(checkpoint: Path) -> None:
+    """Remove the newest notes of a query that a power cut has torn: Spark would refuse them all.
+
+    They were not synced, so their batch was not written, or is known to be: see `durable.batch`.
+    """
+    last = -1
+    for name in ("commits", "offsets"):
+        folder = checkpoint / name
+        for number in [n for n in reversed(_numbers(folder)) if n > last]:
+            if _is_whole(folder / str(number)):
+                last = number
+                break
+            for torn in (str(number), f".{number}.crc"):
+                (folder / torn).unlink(missing_ok=True)
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the notes in a folder, in order."""
+    return sorted(int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal())
+
+
+def _is_whole(note: Path) -> bool:
+    """Return whether a note is lines of JSON behind its version."""
+    try:
+        version, *lines = note.read_text().splitlines()
+        return version.startswith("v") and bool([json.loads(line) for line in lines])
+    except ValueError:
+        return False
 
 
 def is_unused(checkpoint: Path) -> bool:

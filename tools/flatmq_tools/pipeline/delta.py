@@ -7,6 +7,7 @@ Nothing is renamed, so this is right on an object store too.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -212,6 +213,8 @@ def replace(
         predicate=where,
         configuration=_CONFIGURATION | _OFTEN,
     )
+    if "://" not in str(folder):
+        os.sync()  # deltalake does not, and nobody could open a table whose last entry is torn
 
 
 def arrow(rows: DataFrame) -> pa.Table:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from rich.console import Console
 
 from . import tables
@@ -22,15 +21,16 @@ def main(out: str, target: Path, names: Sequence[str]) -> int:
 
     Raises ExportError if there is no table, or if such a folder exists.
     """
-    there = [name for name in names if DeltaTable.is_deltatable(tables.of(out, name))]
+    opened = {name: tables.opened(tables.of(out, name)) for name in names}
+    there = {name: table for name, table in opened.items() if table is not None}
     if not there:
         raise ExportError(f"{out} has none of the tables {', '.join(names)}")
     for name in there:
         if (target / name).exists():
             raise ExportError(f"{target / name} exists: name another TARGET, or remove it")
     console = Console()
-    for name in there:
-        rows = DeltaTable(tables.of(out, name)).to_pyarrow_dataset()
+    for name, table in there.items():
+        rows = table.to_pyarrow_dataset()
         days = [DAY] if DAY in rows.schema.names else None
         ds.write_dataset(
             rows, target / name, format="parquet", partitioning=days,

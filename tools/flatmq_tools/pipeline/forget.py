@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-from . import checkpoints, editions, forget_delta
+from . import checkpoints, forget_delta, tables
 from .delta_batches import Position, Reader
 from .forget_log import remove as remove_from_log
 from .forget_rows import Rows
@@ -77,14 +76,14 @@ def _state(out: Path, rows: Rows) -> Iterator[Removed]:
 
 def _tables(out: Path) -> list[Path]:
     names = (*BY_DAY, *SNAPSHOTS)
-    return [out / name for name in names if DeltaTable.is_deltatable(str(out / name))]
+    return [out / name for name in names if tables.opened(out / name) is not None]
 
 
 def _check(out: Path, more: Sequence[Path]) -> None:
     for folder in (out, *more):
         if not folder.is_dir():
             raise ForgetError(f"{folder}: no such folder")
-    editions.check(out)
+    tables.check(out)
     if not _tables(out) and not any((out / name).exists() for name in ("state", "log")):
         raise ForgetError(f"OUT must be the folder of a run, not {out}: it has no table")
 
@@ -115,9 +114,9 @@ def _places(out: Path) -> dict[str, int]:
 def _named(out: Path, rows: Rows) -> tuple[int, list[str]]:
     """Return how many messages left in raw have the device's name somewhere, and their topics."""
     count, topics = 0, set()
-    if DeltaTable.is_deltatable(str(out / "raw")):
-        rows_of = DeltaTable(str(out / "raw")).to_pyarrow_dataset()
-        for batch in rows_of.to_batches(columns=["topic", "payload"]):
+    raw = tables.opened(out / "raw")
+    if raw is not None:
+        for batch in raw.to_pyarrow_dataset().to_batches(columns=["topic", "payload"]):
             named = (pc.match_substring(batch[n], rows.device) for n in ("topic", "payload"))
             found = batch.filter(pc.or_kleene(*named))
             count += len(found)

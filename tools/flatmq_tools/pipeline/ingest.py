@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,13 +13,14 @@ from flatmq.message import Subscription
 from flatmq.v5.reasons import text
 
 from ..trust import Trust
-from . import room
+from . import refusals, room
 from .log import Writer
 from .options import Settings
 from .receive import BulkClient, BulkClient5
 
 TURN_MS = 100  # a turn of a thread waits this long, at most
 _TX_SIZE = 1 << 20  # bytes: a SUBSCRIBE has all filters in one packet
+_STOP_S = 8.0  # that the thread may take to end
 _TROUBLE_S = 1.0  # between two tries to append to a disk that has no room
 # For the broker to read the last acknowledgements and close. Closing before it does loses them
 # if more has arrived from it meanwhile, and it sends those messages again.
@@ -168,22 +168,9 @@ class Ingest:
         """True if the broker has granted the filters in this session."""
         return self.connected and self._remembered
 
-    def start(self, wait_ms: int = 0) -> None:
-        """Begin to connect; with `wait_ms`, poll until the broker has granted the filters.
-
-        Raises MQTTError if that takes longer, and at once if the broker refuses the
-        connection.
-        """
-        if not wait_ms:
-            self.client.start()
-            return
-        end = time.monotonic() + wait_ms / 1000
-        self.client.connect(wait_ms)
-        while not self.subscribed:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise self.error or MQTTError("timeout", f"SUBACK after {wait_ms} ms")
-            self.poll(min(TURN_MS, int(left * 1000) + 1))
+    def start(self) -> None:
+        """Begin to connect."""
+        self.client.start()
 
     def poll(self, ms: int = 0) -> bool:
         """Do what there is to do, and wait up to `ms` milliseconds for something to come in.
@@ -258,18 +245,26 @@ class Ingest:
         return moved
 
     def check(self) -> None:
-        """Raise IngestError if the thread has failed."""
+        """Raise IngestError if the thread has failed, or if the broker refuses this client.
+
+        A broker that has accepted it before is tried again: it may not know its users yet.
+        """
         if self._failure is not None:
             raise IngestError(f"the ingest has failed: {self._failure!r}") from self._failure
+        if refusals.final(self.error) and not self.client.stats.connects:
+            raise IngestError("{}:{} refuses the client: {}".format(*self.broker, self.error))
 
     def stop(self) -> None:
         """End the thread, acknowledge what is in the log, and disconnect.
 
-        The broker keeps the session.
+        The broker keeps the session. A name lookup may take longer than `_STOP_S`: nothing is
+        unacknowledged then.
         """
         self._over.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_STOP_S)
+            if self._thread.is_alive():
+                return
             self._thread = None
         client = self.client
         if client.connected or not self._failure:

@@ -11,24 +11,25 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from rich.console import Console
 
 from flatmq.senml import Pack, label
 
-from . import editions, room, tables
-from .delta import Delta, SinkError
+from . import room, tables
+from .delta import Delta
 from .in_use import INGEST, InUse
-from .ingest import Ingest
-from .log import SCHEMA, LogError, Writer, read
+from .ingest import Ingest, by_settings
+from .log import SCHEMA, Writer, read
+from .options import parse, with_defaults
 
 _LOOK_S = 0.5  # between two looks for segments that closed because they were large
 _TROUBLE_S = 5.0  # before another try, where the target cannot be written
 _TURN_MS = 200
+_STOP_S = 8.0  # that the end of a run may take
 _EPOCH = 1_577_836_800  # s: 2020, from which the boot ids of the metrics count
 
 
@@ -47,11 +48,9 @@ class Landing:
         self.log = log
         self.target = target
         try:
-            if "://" in target:
-                tables.check(target)
-            else:
+            if "://" not in target:
                 Path(target).mkdir(parents=True, exist_ok=True)
-                editions.check(Path(target))
+            tables.check(target)
         except (OSError, ValueError) as error:
             raise LandingError(f"nothing can land in {target}: {error}") from error
         self._raw = Delta(tables.of(target, "raw"), by_day=tables.BY_DAY["raw"])
@@ -108,6 +107,33 @@ class Service:
         self._stuck = ""  # why nothing lands,
         self._paused = 0  # and what was said of that: 1, or 2 if nothing is received either
         self._metrics = Metrics(ingest, landing, metrics, metrics_s) if metrics else None
+        self._thread = threading.Thread(target=self._run, name="receiving", daemon=True)
+        self._failed: BaseException | None = None
+
+    def background(self) -> None:
+        """Do as `run` in a thread until `stop`. `check` raises what ended it."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:
+            self._failed = error
+
+    def check(self) -> None:
+        """Raise what has ended the thread, and IngestError if the broker refuses the client."""
+        if self._failed is not None:
+            raise self._failed
+        self.ingest.check()
+
+    def close(self, patience: float | None = _STOP_S) -> None:
+        """Stop, have the thread disconnect and land what came, and release the log.
+
+        What has not landed after `patience` s is in the log. May be called again.
+        """
+        self.stop()
+        self._thread.join(patience)
+        self.ingest.log.close()
 
     def stop(self) -> None:
         """Have `run` end. May be called from a signal handler."""
@@ -186,13 +212,37 @@ class Service:
                     log.rotate()
                 self.landing.land()
                 self._stuck = ""
-            except (OSError, DeltaError, SinkError, LogError) as error:
+            except Exception as error:  # whatever it is, it is tried again, and receiving goes on
                 # If the log is on the same disk, the ingest reports that.
                 same = room.is_full(error) and not room.has_room([log.folder])
-                self._stuck = "" if same else next(iter(str(error).splitlines()), "")
+                self._stuck = "" if same else next(iter(str(error).splitlines()), repr(error))
                 self._ended.wait(_TROUBLE_S)
         if self._stuck:
             self._print(f"not all has landed in {self.landing.target}: {self._stuck}")
+
+
+def started(
+    options: Mapping[str, str], folder: Path, out: str, every_s: float, say: Callable[[str], None]
+) -> Service:
+    """Return the service inside a run, in a thread.
+
+    options  those of format("mqtt")
+    folder   that of the log, unless localStorage names another one
+
+    Raises OptionError, TrustError, LogError and LandingError.
+    """
+    settings = parse(with_defaults(options, {"localStorage": str(folder)}))
+    for remark in settings.remarks:
+        say(remark)
+    log = Writer(settings.local_storage, settings.log_limit)
+    try:
+        ingest = by_settings(settings, log, say)
+        service = Service(ingest, Landing(log, out), every_s=every_s, say=say)
+    except BaseException:
+        log.close()
+        raise
+    service.background()
+    return service
 
 
 class Metrics:

@@ -82,7 +82,7 @@ class Writer:
                 return found
         made = secrets.token_hex(8)
         draft = path.with_suffix(".new")
-        draft.write_text(made + "\n")
+        durable.write(draft, f"{made}\n".encode())  # its name is synced with the first segment's
         draft.replace(path)
         return made
 
@@ -168,7 +168,10 @@ class Writer:
                 if n:
                     parts[0] = parts[0][n:]
         except OSError:
-            os.ftruncate(self._file, at)
+            try:
+                os.ftruncate(self._file, at)
+            except OSError:  # what is appended behind a torn record could not be read
+                self._close()
             raise
 
     def sync(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
-from . import checkpoints, delta, delta_files, tables
+from . import checkpoints, delta, delta_files, room, tables
 from .delta_batches import Position
 from .in_use import MAINTENANCE, InUse, InUseError
 
@@ -51,7 +52,7 @@ class Maintenance:
         self._notes = notes
         self._say = say
         self._keep = keep
-        self._broken: set[str] = set()
+        self._broken: dict[str, str] = {}  # why, by table
         self._ending = False
         self._worker = ThreadPoolExecutor(1, "maintenance")
         self._working: Future[None] | None = None
@@ -87,10 +88,12 @@ class Maintenance:
             try:
                 if DeltaTable.is_deltatable(folder):
                     gone[name] = self._maintain(name, folder, is_full)
-            except DeltaError as error:
-                if folder not in self._broken:
-                    self._broken.add(folder)
-                    reason = next(iter(str(error).splitlines()), "")  # a stack trace follows
+            except Exception as error:  # of whatever is damaged: the other tables go on
+                if room.is_full(error):
+                    raise
+                reason = next(iter(str(error).splitlines()), repr(error))  # a stack trace follows
+                if self._broken.get(name) != reason:
+                    self._broken[name] = reason
                     self._say(f"{folder} cannot be maintained: {reason}")
         days = max(gone.values(), default=0)
         if days and self._keep is not None:
@@ -110,6 +113,7 @@ class Maintenance:
             days = expire(folder, oldest(self._keep))
         if not is_full and name in tables.BY_DAY:
             merge(folder)
+        _sync(folder)
         if not self._ending:
             clean(name, folder, checkpoints.readers(self._notes, name))
         return days
@@ -180,8 +184,15 @@ def clean(name: str, folder: str, readers: list[dict[str, Any] | None]) -> None:
     )  # fmt: skip
     table = DeltaTable(folder)
     table.create_checkpoint()
+    _sync(folder)
     if first >= now or _age(folder, first) < delta.GRACE * 3600:
         table.cleanup_metadata()
+
+
+def _sync(folder: str) -> None:
+    """Sync what deltalake wrote, which does not: only then may what it replaces be removed."""
+    if "://" not in folder:
+        os.sync()
 
 
 def _age(folder: str, version: int) -> float:

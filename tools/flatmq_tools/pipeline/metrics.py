@@ -6,6 +6,7 @@ A name begins with `flatmq_ingest_` or `flatmq_run_`, and says its unit; that of
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from prometheus_client import (
     CollectorRegistry,
     Histogram,
@@ -140,13 +142,15 @@ class RunNumbers:
         self._batches.labels(str(progress["name"])).observe(seconds)
 
     def devices(self, table: str) -> None:
-        """Take how many devices there are in the Delta table, and how many of them are silent."""
-        if not DeltaTable.is_deltatable(table):
-            return
-        rows = DeltaTable(table).to_pyarrow_table(columns=["silent"])
-        with self._guard:
-            self._devices = rows.num_rows
-            self._silent = sum(1 for silent in rows["silent"].to_pylist() if silent)
+        """Take how many devices there are in the Delta table, and how many of them are silent.
+
+        If it cannot be read, those of before are kept: the other metrics do not depend on it.
+        """
+        with contextlib.suppress(OSError, ValueError, DeltaError):
+            rows = DeltaTable(table).to_pyarrow_table(columns=["silent"])
+            with self._guard:
+                self._devices = rows.num_rows
+                self._silent = rows["silent"].to_pylist().count(True)
 
     def of_run(self, late: Mapping[str, int], paused: bool, failed: int) -> Iterator[Metric]:
         """The numbers of a run."""

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from deltalake import DeltaTable
+
+from . import tables
 
 _LOOK = 0.1  # s
 _TAIL = 60  # lines
@@ -26,8 +27,8 @@ class CommandError(RuntimeError):
 
 def row_count(table: Path | str) -> int:
     """Return the number of rows of a table; 0 if it does not exist yet."""
-    name = str(table)
-    return int(DeltaTable(name).count()) if DeltaTable.is_deltatable(name) else 0
+    found = tables.opened(table)
+    return 0 if found is None else int(found.count())
 
 
 def environment() -> dict[str, str]:

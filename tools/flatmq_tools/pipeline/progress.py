@@ -13,32 +13,12 @@ BEFORE = "progress.1.jsonl"
 _LIMIT = 32 << 20  # B: some hours of three queries with a batch a second
 
 
-class Progress:
-    """A writer of lines to the file NAME in an existing folder.
-
-    limit  B from which on the file becomes BEFORE
-    """
-
-    def __init__(self, folder: Path, limit: int = _LIMIT) -> None:
-        self._folder = folder
-        self._limit = limit
-        self._open()
-
-    def _open(self) -> None:
-        self._file = (self._folder / NAME).open("ab")
-
-    def write(self, line: str) -> None:
-        """Add a line without its end; readers see it at once."""
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        if self._file.tell() >= self._limit:
-            self._file.close()
-            (self._folder / NAME).replace(self._folder / BEFORE)
-            self._open()
-
-    def close(self) -> None:
-        """No line can be written any more."""
-        self._file.close()
+def write(folder: Path, line: str, limit: int = _LIMIT) -> None:
+    """Add a line without its end; from `limit` B on, the file becomes BEFORE."""
+    with (folder / NAME).open("ab") as file:
+        file.write(line.encode() + b"\n")
+    if (folder / NAME).stat().st_size >= limit:
+        (folder / NAME).replace(folder / BEFORE)
 
 
 def lines(folder: Path) -> Iterator[str]:

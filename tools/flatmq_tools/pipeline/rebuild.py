@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
 from rich.console import Console
 
-from . import delta_files, editions, tables
+from . import delta_files, tables
 from .in_use import InUse
 
 
@@ -23,18 +24,23 @@ def main(name: str, out: str, state: Path) -> int:
     out    the folder or URL of the tables
     state  the folder of the checkpoints
 
-    Raises RebuildError, InUseError, EditionError.
+    Raises RebuildError, InUseError, TablesError.
     """
     if not tables.is_run(state):
         raise RebuildError(f"OUT must be the folder of a run, not {state}: it has no table")
-    editions.check(state)
+    tables.check(state)
     with InUse(state):
         made = tables.MADE.get(name, ())
-        after = (job for table in made for job in tables.FOLLOWERS.get(table, ()))
+        after = [job for table in made for job in tables.FOLLOWERS.get(table, ())]
+        if name != "windows":
+            # They are of the state, which the next batch makes again of raw.
+            for table in tables.SNAPSHOTS:
+                _remove(tables.of(out, table))
         for job in (name, *after):
-            # First the tables: without their checkpoint, a query would add all rows to them again.
+            # First the tables, surely: without its checkpoint a query adds all rows to them again.
             for table in tables.MADE.get(job, ()):
                 _remove(tables.of(out, table))
+            os.sync()
             shutil.rmtree(state / "checkpoints" / job, ignore_errors=True)
             # The state of packs is that of the job that reads raw, whatever its name.
             for file in (state / "state").glob("windows.db*" if job == "windows" else "*.sqlite*"):
@@ -44,8 +50,8 @@ def main(name: str, out: str, state: Path) -> int:
 
 
 def _remove(table: str) -> None:
-    if "://" not in table:
-        shutil.rmtree(table, ignore_errors=True)
+    if "://" not in table and Path(table).exists():
+        shutil.rmtree(table)
     elif DeltaTable.is_deltatable(table):
         files = delta_files.store(table)
         # The log last: what is left after a kill is still a table.

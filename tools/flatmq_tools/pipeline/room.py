@@ -23,7 +23,10 @@ def is_full(error: BaseException | str) -> bool:
 
 
 def has_room(folders: Iterable[Path]) -> bool:
-    """Return whether each of these folders takes a file of 4 MiB. The file is removed."""
+    """Return whether none of these folders is too full for a file of 4 MiB, which is removed.
+
+    What else is wrong with a folder, whoever writes there finds out and reports.
+    """
     return all(map(_takes, folders))
 
 
@@ -34,8 +37,8 @@ def _takes(folder: Path) -> bool:
             file.write(bytes(_PROBE))
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
-        return False
+    except OSError as error:
+        return not is_full(error)
     finally:
         with contextlib.suppress(OSError):
             probe.unlink()

@@ -24,33 +24,30 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from prometheus_client.metrics_core import Metric
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from . import checkpoints, delta_batches, editions, room, service, tables
+from . import checkpoints, delta_batches, landing, progress, room, service, tables
 from .delta import Delta
-from .in_use import InUse, InUseError
+from .in_use import InUse
 from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
 from .mapping.births import Births
-from .metrics import MetricsError, RunNumbers, of_ingest, served
+from .metrics import RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
-from .progress import Progress
-from .receiving import Receiving, ReceivingError
-from .session import SessionError, session
+from .session import session
 from .state.known import Known
 from .state.once import Once
-from .state.store import StateError
 
 JOBS = ("measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
@@ -58,9 +55,6 @@ _DRAIN = 60.0  # s, without a signal
 _OFTEN = 0.1  # s between two commits of raw, at least
 _SOON = 1.0  # s: after a signal no longer interval between two batches is waited for
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
-# Spark gives the process of a source 10 s to start, and has no setting for that: on a busy machine
-# it is too short. It has done nothing by then.
-_SLOW = "Python worker failed to connect back"
 _RETRY = 5.0  # s from an error of a full disk to the first try to go on,
 _RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
 _PAUSE = 5.0  # s before a job that has failed is started again,
@@ -116,7 +110,6 @@ class _Job:
         self.error = ""  # why it has failed, until it works again,
         self.pause = _PAUSE  # and s before the next try
         self.tried = False  # started again after a full disk; it did nothing yet
-        self.slow: float | None = None  # since when its worker has not started in time
 
     def begin(self) -> None:
         """Start the query, also again."""
@@ -132,7 +125,7 @@ class _Job:
         )
         if not (done or str(self.query.status["message"]).startswith("Waiting for")):
             return False
-        self.tried, self.slow = False, None
+        self.tried = False
         return True
 
 
@@ -157,7 +150,6 @@ class Run:
         self.paused: str = ""
         """Why nothing is written at the moment: the error of a disk that is full; else empty."""
         plan.out.mkdir(parents=True, exist_ok=True)
-        self._progress = Progress(plan.out)
         self._out = plan.url or str(plan.out.absolute())
         self._sinks = {
             table: Delta(tables.of(self._out, table), by_day=tables.BY_DAY[table])
@@ -177,26 +169,23 @@ class Run:
         self._retry = _RETRY  # s between two tries after a full disk
         self._beside: dict[str, str] = {}  # what fails beside the queries, and why
         self._read = 0  # messages that were read from raw
-        self._receiving: Receiving | None = None
+        self._receiving: landing.Service | None = None
         if plan.source:
-            try:
-                self._receiving = Receiving(
-                    plan.source, plan.out / "log", self._out, max(plan.trigger, _OFTEN), say
-                )
-            except ReceivingError as error:
-                raise RunError(str(error)) from error
+            self._receiving = landing.started(
+                plan.source, plan.out / "log", self._out, max(plan.trigger, _OFTEN), say
+            )
         try:
             for job in self._jobs:
                 job.begin()
         except BaseException:
             if self._receiving is not None:
-                self._receiving.stop()
+                self._receiving.close()
             raise
 
     @property
     def rows(self) -> int:
         """Messages that came since the start: written to the table raw, or read from it."""
-        return self._read if self._receiving is None else self._receiving.landed
+        return self._read if self._receiving is None else self._receiving.landing.messages
 
     # The queries
 
@@ -233,6 +222,7 @@ class Run:
         if checkpoints.is_unused(checkpoint):
             # Spark refuses what a full disk may have left of the first start of a query.
             shutil.rmtree(checkpoint, ignore_errors=True)
+        checkpoints.mend(checkpoint)
         return (
             delta_batches.units(self._spark, tables.of(self._out, table))
             .writeStream.queryName(job.name)
@@ -251,26 +241,22 @@ class Run:
         """Note the progress of the queries, and make the health tables when they are due.
 
         A query that ended because a disk is full is started again once there is room; one that
-        has failed, after a pause. Raises RunError if nothing can be received any more.
+        has failed, after a pause. Raises what has ended the receiving.
         """
         if self._receiving is not None:
-            try:
-                self._receiving.check()
-            except ReceivingError as error:
-                raise RunError(str(error)) from error
+            self._receiving.check()
         for job in self._jobs:
             if job.due is None:
                 self._note(job.query)
                 if not job.query.isActive:
-                    self._ended(job)
+                    self._ended(job, job.query.exception())
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
             self._aside("health", self._known.look)
         self._aside("maintenance", lambda: self._maintenance.look(bool(self.paused)))
 
-    def _ended(self, job: _Job) -> None:
-        """Handle a query that has ended: start it again, now or later."""
-        error = job.query.exception()
+    def _ended(self, job: _Job, error: Exception | None) -> None:
+        """Handle a query that has ended, or could not be started: start it again, now or later."""
         why = "it was stopped" if error is None else reason(error)
         now = time.monotonic()
         if error is not None and room.is_full(_everything(error)):
@@ -279,10 +265,6 @@ class Run:
             if job.tried:  # there was room, but not enough
                 job.tried = False
                 self._retry = min(2 * self._retry, _RETRY_MOST)
-        elif _SLOW in why and (job.slow is None or now - job.slow < service.START):
-            job.slow = job.slow or now
-            self.say(f"the query {job.name} did not start within 10 s, and is started again")
-            job.begin()
         else:
             job.due = now + job.pause
             job.error = why
@@ -291,6 +273,14 @@ class Run:
                 f"others go on: {why}"
             )
             job.pause = min(2 * job.pause, _PAUSE_MOST)
+
+    def _begin(self, job: _Job) -> None:
+        try:
+            job.begin()
+        except Py4JNetworkError:  # Java has ended
+            raise
+        except Exception as error:  # whatever it is, the other jobs go on
+            self._ended(job, error)
 
     def _pause(self, error: BaseException) -> None:
         if not self.paused:
@@ -307,7 +297,7 @@ class Run:
         if due and room.has_room(self._folders()):
             for job in due:
                 job.tried = not job.error
-                job.begin()
+                self._begin(job)
         else:
             for job in due:
                 job.due = now + self._retry
@@ -340,21 +330,17 @@ class Run:
         )
 
     def _note(self, query: StreamingQuery) -> None:
-        for progress in query.recentProgress:
-            known = json.loads(progress.json)
+        for report in query.recentProgress:
+            known = json.loads(report.json)
             # A new query reports its next batch before there is one.
             begun = "addBatch" in known["durationMs"]
             if begun and known["batchId"] > self._seen.get(known["name"], -1):
                 known["triggerMs"] = round(self._plan.trigger * 1000)
                 key = known["name"], known["batchId"]
                 known["numInputRows"] = self._came.get(key, 0)  # Spark counts row groups
-                try:
-                    self._progress.write(json.dumps(known))
-                except OSError as error:
-                    if not room.is_full(error):
-                        raise
-                    self._pause(error)
-                    return  # Spark keeps the last hundred: it is noted when there is room
+                line = partial(progress.write, self._plan.out, json.dumps(known))
+                if not self._aside(progress.NAME, line):
+                    return  # Spark keeps the last hundred: it is noted when that works again
                 self._came.pop(key, None)
                 self._seen[known["name"]] = known["batchId"]
                 if known["name"] in tables.FOLLOWERS["raw"]:
@@ -368,24 +354,29 @@ class Run:
         if "health" in self._plan.jobs:
             self._aside("health", self._known.refresh)
 
-    def _aside(self, name: str, write: Callable[[], None]) -> None:
-        """Write what is beside the queries. Pause if the disk is full, and report other errors."""
+    def _aside(self, name: str, write: Callable[[], None]) -> bool:
+        """Write what is beside the queries, and return whether that was done.
+
+        Pause if the disk is full, and report other errors.
+        """
         try:
             write()
             self._beside.pop(name, None)
-        except (StateError, OSError, DeltaError) as error:
-            why = next(iter(str(error).splitlines()), "")  # a stack trace may follow
+            return True
+        except Exception as error:  # whatever it is, the queries go on
+            why = next(iter(str(error).splitlines()), repr(error))  # a stack trace may follow
             if room.is_full(error):
                 self._pause(error)
             elif self._beside.get(name) != why:
                 self._beside[name] = why
                 self.say(f"the job {name} has failed, and is tried again; others go on: {why}")
+            return False
 
     def metrics(self) -> Iterator[Metric]:
         """Return the numbers of this run, as Prometheus asks for them."""
         if self._receiving is not None:
-            yield from of_ingest(self._receiving.service)
-            self.numbers.rows["raw"] = self._receiving.landed
+            yield from of_ingest(self._receiving)
+            self.numbers.rows["raw"] = self._receiving.landing.messages
         self.numbers.devices(tables.of(self._out, "devices"))
         late = {"windows": self.notices.total[_TOO_LATE]}
         failed = sum(bool(job.error) for job in self._jobs) + len(self._beside)
@@ -406,7 +397,7 @@ class Run:
             try:
                 service.within(job.query.processAllAvailable, lambda: past(service.FOLLOW))
             except PySparkException as error:
-                if _SLOW not in reason(error) and not room.is_full(_everything(error)):
+                if not room.is_full(_everything(error)):
                     job.error = reason(error)
             self._note(job.query)
         if not past(service.STOP):
@@ -419,20 +410,19 @@ class Run:
         end, seen = time.monotonic() + _DRAIN, -1
         while time.monotonic() < end and not past(service.DRAIN):
             self.look()
-            if seen == (seen := self._receiving.received):
+            if seen == (seen := self._receiving.ingest.client.messages):
                 break
             time.sleep(min(_SOON, _LOOK + self._plan.trigger))
-        service.within(self._receiving.finish, lambda: past(service.FOLLOW))
+        service.within(partial(self._receiving.close, None), lambda: past(service.FOLLOW))
 
     def stop(self) -> None:
         """Stop receiving and the queries; a batch that is under way is done by the next run."""
         if self._receiving is not None:
-            self._receiving.stop()
+            self._receiving.close()
         for job in self._jobs:
             job.query.stop()
         self._maintenance.close()
         self._known.close()
-        self._progress.close()
 
     def halt(self, past: Callable[[float], bool]) -> None:
         """Stop as `stop` does, but let a batch finish first.
@@ -468,48 +458,42 @@ def main(
     service.quiet()
     begun = time.monotonic()
     found: list[Run] = []
-    try:
-        with (
-            InUse(plan.out),
-            served(metrics_port, lambda: found[0].metrics() if found else ()),
-            service.Ending(say) as ending,
-            console.status("starting Spark ...") as status,
-        ):
-            raw = tables.of(plan.url or plan.out, "raw")
-            if not plan.source and not DeltaTable.is_deltatable(raw):
-                say(f"{raw} does not exist yet: waiting for `flatmq pipeline ingest` to write it")
-            say(f"starting Spark; on a busy machine that takes up to {service.START:,.0f} s")
-            # What Java would log is in the errors that are raised here.
-            spark = session(master, "flatmq pipeline", **{"spark.log.level": "OFF", **conf})
-            ending.listen()
-            java = service.Java()
-            try:
-                running = Run(spark, plan, say)
-                found.append(running)
-                ending.started()
-                _watch(running, java, ending, begun, seconds, status.update)
-                status.update("working off what is there ...")
-                if ending.asked.is_set():
-                    say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")
-                if not running.paused:
-                    running.finish(ending.past)
-                running.halt(ending.past)
-            except (PySparkException, Py4JError, OSError) as error:
-                java.explain()
-                if not isinstance(error, PySparkException):
-                    raise
-                raise RunError(reason(error)) from error
-            except RunError:
-                java.explain()
+    with (
+        InUse(plan.out),
+        served(metrics_port, lambda: found[0].metrics() if found else ()),
+        service.Ending(say) as ending,
+        console.status("starting Spark ...") as status,
+    ):
+        raw = tables.of(plan.url or plan.out, "raw")
+        if not plan.source and not DeltaTable.is_deltatable(raw):
+            say(f"{raw} does not exist yet: waiting for `flatmq pipeline ingest` to write it")
+        say(f"starting Spark; on a busy machine that takes up to {service.START:,.0f} s")
+        # What Java would log is in the errors that are raised here.
+        spark = session(master, "flatmq pipeline", **{"spark.log.level": "OFF", **conf})
+        ending.listen()
+        java = service.Java()
+        try:
+            running = Run(spark, plan, say)
+            found.append(running)
+            ending.started()
+            _watch(running, java, ending, begun, seconds, status.update)
+            status.update("working off what is there ...")
+            if ending.asked.is_set():
+                say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")
+            if not running.paused:
+                running.finish(ending.past)
+            running.halt(ending.past)
+        except (PySparkException, Py4JError, OSError) as error:
+            java.explain()
+            if not isinstance(error, PySparkException):
                 raise
-            except KeyboardInterrupt:
-                say("ended at once: what was not finished is done by the next run")
-                return 130
-            finally:
-                if java.ended() is None:
-                    spark.stop()
-    except (InUseError, service.ServiceError, MetricsError, SessionError) as error:
-        raise RunError(str(error)) from error
+            raise RunError(reason(error)) from error
+        except KeyboardInterrupt:
+            say("ended at once: what was not finished is done by the next run")
+            return 130
+        finally:
+            if java.ended() is None:
+                spark.stop()
     say(f"{running.rows:,} messages more in {running.where}")
     for text, count in running.notices.total.items():
         say(f"in all {count:,} {text}")
@@ -552,7 +536,7 @@ def _check(plan: Plan) -> None:
     """Raise RunError if a folder of the plan cannot be used, before Spark is started for it."""
     folder = plan.out
     try:
-        editions.check(folder)
+        tables.check(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -561,13 +545,8 @@ def _check(plan: Plan) -> None:
             raise RunError(f"OUT must be a folder to write to: {folder}: {error.strerror}") from (
                 error
             )
-    except editions.EditionError as error:
-        raise RunError(str(error)) from error
     if plan.url is not None:
-        try:
-            tables.check(plan.url)
-        except tables.TablesError as error:
-            raise RunError(str(error)) from error
+        tables.check(plan.url)
 
 
 def _full(error: BaseException) -> str:
@@ -583,7 +562,7 @@ def _everything(error: BaseException) -> str:
     return "\n".join(_texts(error))
 
 
-def reason(error: PySparkException) -> str:
+def reason(error: Exception) -> str:
     """Return what a Spark error says, without the traces of Python and of Java.
 
     A last line has what caused it, innermost.

@@ -15,7 +15,6 @@ import itertools
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,14 +39,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..trust import TrustError
-from . import log, refusals
+from . import log
 from .ingest import Ingest, by_settings
 from .options import OptionError, Settings, parse, parse_sink
 from .publishing import BatchWriter, StreamWriter, say
 
 LOCK_PATIENCE = 10.0  # s for the process before this one to let go of the log
-_STEP = 50  # ms that the receiving thread waits for bytes before it looks around
-_STOP = 8.0  # s that the receiving thread may take to stop, less than LOCK_PATIENCE
+_STEP = 0.05  # s between two looks at what was received
 _ROWS = 20_000  # of a partition, at least, unless minPartitions says otherwise
 
 SCHEMA: StructType = from_arrow_schema(log.SCHEMA)
@@ -295,10 +293,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
 
 
 class Receiver:
-    """A thread that receives from the broker into the log of these settings.
-
-    It uses what `ingest` makes.
-    """
+    """An ingest that receives from the broker into the log of these settings, in a thread."""
 
     def __init__(
         self, settings: Settings, ingest: Callable[[Settings, log.Writer], Any] | None = None
@@ -307,39 +302,17 @@ class Receiver:
             say(remark)
         self._settings = settings
         self.writer = _opened(settings)
-        self._ending = threading.Event()
-        self._failed: BaseException | None = None
         try:
             self._ingest = (ingest or _ingest)(settings, self.writer)
+            self._ingest.start()
+            self._ingest.background()
         except BaseException:
             self.writer.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        parent = os.getppid()
-        try:
-            self._ingest.start()
-            while not self._ending.is_set():
-                self._ingest.poll(_STEP)
-                if os.getppid() != parent:  # the JVM was killed, and nobody will read this
-                    os._exit(1)
-            self._ingest.stop()
-        except BaseException as error:
-            self._failed = error
 
     def synced(self) -> int:
-        """The offset after the last message that is on the disk.
-
-        Raises SourceError when receiving has ended, or the broker refuses the client.
-        """
-        if self._failed is not None:
-            raise SourceError(f"receiving has ended: {self._failed!r}") from self._failed
-        error = self._ingest.error
-        if refusals.final(error):
-            host, port = self._settings.host, self._settings.port
-            raise SourceError(f"{host}:{port} refuses the client: {error}")
+        """The offset after the last message that is on the disk. IngestError as of `check`."""
+        self._ingest.check()
         return self.writer.synced
 
     def wait_until_quiet(self) -> None:
@@ -353,17 +326,16 @@ class Receiver:
             if time.monotonic() > end:
                 host, port = self._settings.host, self._settings.port
                 raise SourceError(f"no connection to {host}:{port}: {self._ingest.error}")
-            time.sleep(_STEP / 1000)
+            time.sleep(_STEP)
         seen, since = self.synced(), time.monotonic()
         while time.monotonic() - since < self._settings.quiet_ms / 1000:
-            time.sleep(_STEP / 1000)
+            time.sleep(_STEP)
             if self.synced() != seen:
                 seen, since = self.synced(), time.monotonic()
 
     def stop(self) -> None:
         """Disconnect, and release the log."""
-        self._ending.set()
-        self._thread.join(_STOP)  # a name lookup may take longer: nothing is unacknowledged then
+        self._ingest.stop()
         self.writer.close()
 
 
@@ -377,7 +349,7 @@ def _opened(settings: Settings) -> log.Writer:
             in_use = isinstance(error.__cause__, OSError)
             if not in_use or time.monotonic() > end:
                 raise
-        time.sleep(_STEP / 1000)
+        time.sleep(_STEP)
 
 
 def _ingest(settings: Settings, writer: log.Writer) -> Ingest:

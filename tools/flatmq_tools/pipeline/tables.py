@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
 from . import delta_files
 
 BY_DAY = {
@@ -20,16 +23,34 @@ MADE = {
     "measurements": ("measurements", "out_of_time", "dead_letters"), "windows": ("windows",),
 }  # fmt: skip
 """By query, the tables that it adds to."""
+_OLD = ("_query.json", "_batches", "batch=*", "day=*/batch=*", "open.parquet")
+"""In the folder of a table of an early edition, which was Parquet by days."""
+_OTHERS = ("delta", "iceberg", "checkpoints/raw", "*.parquet")
+"""In its OUT, or in its folder of landed files."""
 _SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
 
 
 class TablesError(ValueError):
-    """The tables cannot be in that place. The text says why, and what to do."""
+    """The tables cannot be in that place, or be used. The text says why, and what to do."""
 
 
 def of(out: str | Path, name: str) -> str:
     """Return the folder or URL of a table."""
     return f"{str(out).rstrip('/')}/{name}"
+
+
+def opened(table: str | Path) -> DeltaTable | None:
+    """Return the table in a folder or at a URL, as it is now; None if there is none.
+
+    Raises TablesError if it is damaged.
+    """
+    try:
+        return DeltaTable(str(table)) if DeltaTable.is_deltatable(str(table)) else None
+    except DeltaError as error:
+        reason = next(iter(str(error).splitlines()), "")  # a stack trace follows
+        raise TablesError(
+            f"{table} is damaged: `flatmq pipeline rebuild` makes all but raw again ({reason})"
+        ) from error
 
 
 def is_run(folder: Path) -> bool:
@@ -38,8 +59,24 @@ def is_run(folder: Path) -> bool:
     return any(path.is_dir() for path in (folder / "checkpoints", *there))
 
 
-def check(url: str) -> None:
-    """Look for a table at a URL. Raises TablesError if the URL cannot be reached."""
+def check(out: str | Path) -> None:
+    """Raise TablesError if a URL cannot be reached, or a folder has tables of an early edition.
+
+    Nothing is changed.
+    """
+    if "://" in str(out):
+        _reach(str(out))
+        return
+    patterns = [f"{table}/{name}" for table in (*BY_DAY, *SNAPSHOTS) for name in _OLD]
+    found = next((path for each in (*patterns, *_OTHERS) for path in Path(out).glob(each)), None)
+    if found is not None:
+        raise TablesError(
+            f"{found} is of an earlier edition of flatmq, whose tables this one cannot go on "
+            f"with: name another folder, or move {out} away. Its tables stay readable as Parquet"
+        )
+
+
+def _reach(url: str) -> None:
     try:
         delta_files.store(of(url, "raw")).get_file_info("_delta_log/_last_checkpoint")
     except Exception as error:  # deltalake has errors of its own for each store

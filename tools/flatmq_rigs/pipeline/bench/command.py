@@ -107,11 +107,8 @@ def times(found: Mapping[str, Sequence[Figure]], one: str, other: str) -> float:
     )
 
 
-def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path | None) -> int:
-    """Measure, print, and write the section if a path is given.
-
-    Raises BenchError, also when a target is missed and `strict` is set.
-    """
+def main(count: int, rounds: int, only: Sequence[str], path: Path | None) -> int:
+    """Measure, print, and write the section if a path is given. Raises BenchError."""
     console = Console()
     with console.status("") as status:
         found = measure(count, rounds, only, status.update)
@@ -119,30 +116,27 @@ def main(count: int, rounds: int, only: Sequence[str], strict: bool, path: Path 
     console.print(Markdown(text))
     if path is not None:
         results.write(path, NAME, text)
-    if strict and not all(met for met, _ in _goals(found)):
-        raise BenchError("a goal is missed")
     return 0
 
 
-def _goals(found: Mapping[str, Sequence[Figure]]) -> Iterable[tuple[bool, str]]:
-    """Return for each target whether it is met, and a sentence about it."""
+def _goals(found: Mapping[str, Sequence[Figure]]) -> Iterable[str]:
+    """Yield a sentence for each goal."""
     if "source" in found and "source-paho" in found:
         ratio = times(found, "source", "source-paho")
         text = (
             f"In the receiver flatmq takes {ratio:.1f} times the rows per CPU second of paho-mqtt"
         )
-        yield ratio >= TIMES, f"{text} (the goal: {TIMES:g})."
+        yield f"{text} (the goal: {TIMES:g})."
     # From a broker, its pace decides how much comes with a read, and varies more than this.
     if "memory" in found and "memory-5" in found:
         share = times(found, "memory-5", "memory")
         text = (
             f"In MQTT 5 the ingest takes {share:.2f} times the rows per CPU second of MQTT 3.1.1"
         )
-        yield share >= SHARE, f"{text} (the goal: {SHARE:g})."
+        yield f"{text} (the goal: {SHARE:g})."
     if "source" in found:
-        rows_s = rate(found["source"])
-        text = f"From the broker to Spark's Parquet {results.number(rows_s)} rows/s"
-        yield rows_s >= ROWS, f"{text}, the start of the query included (the goal: {ROWS:,})."
+        text = f"From the broker to Spark's Parquet {results.number(rate(found['source']))} rows/s"
+        yield f"{text}, the start of the query included (the goal: {ROWS:,})."
 
 
 def section(found: Mapping[str, Sequence[Figure]], count: int, rounds: int) -> str:
@@ -156,6 +150,6 @@ def section(found: Mapping[str, Sequence[Figure]], count: int, rounds: int) -> s
             f"{rounds} rounds.",
             results.table(HEAD, rows(found)),
             legend,
-            *(text for _, text in _goals(found)),
+            *_goals(found),
         ]
     )

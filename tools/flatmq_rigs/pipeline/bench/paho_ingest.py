@@ -10,6 +10,7 @@ from typing import Any
 from paho.mqtt.client import CallbackAPIVersion, MQTTMessage
 from paho.mqtt.client import Client as Paho
 
+from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.log import Writer
 
 from .figures import BenchError
@@ -17,27 +18,25 @@ from .figures import BenchError
 _BATCH = 2000  # maximum number of messages that share a sync
 
 
-class PahoIngest:
-    """An `ingest.Ingest` on paho-mqtt, for a session that has its subscription.
+class PahoIngest(Ingest):
+    """An ingest on paho-mqtt, for a session that has its subscription.
 
     Messages are appended in batches, as the packets that they were, synced, and then
     acknowledged.
     """
 
-    error = None
     subscribed = True
 
     def __init__(
-        self, log: Writer, broker: tuple[str, int], _filters: Sequence[str], client_id: str
+        self, log: Writer, broker: tuple[str, int], filters: Sequence[str], client_id: str
     ) -> None:
-        self._log = log
-        self._broker = broker
+        super().__init__(log, broker, filters, client_id=client_id)
         self._packets: list[bytes] = []
         self._pending: list[tuple[int, int]] = []
-        self._client = Paho(
+        self._paho = Paho(
             CallbackAPIVersion.VERSION2, client_id, clean_session=False, manual_ack=True
         )
-        self._client.on_message = self._on_message
+        self._paho.on_message = self._on_message
 
     def _on_message(self, _client: Paho, _data: object, m: MQTTMessage) -> None:
         topic = m.topic.encode()
@@ -52,11 +51,11 @@ class PahoIngest:
 
     def start(self) -> None:
         """Connect."""
-        self._client.connect(*self._broker)
+        self._paho.connect(*self.broker)
 
-    def poll(self, ms: int) -> None:
+    def poll(self, ms: int = 0) -> bool:
         """Take in what has come, or comes within `ms`."""
-        client, packets = self._client, self._packets
+        client, packets = self._paho, self._packets
         sock: Any = client.socket()
         if sock is None:
             raise BenchError("paho-mqtt lost its connection")
@@ -66,8 +65,8 @@ class PahoIngest:
             before = len(packets)
             client.loop_read()
         if packets:
-            self._log.append(b"".join(packets), len(packets), time.time_ns() // 1000)
-            self._log.sync()
+            self.log.append(b"".join(packets), len(packets), time.time_ns() // 1000)
+            self.log.sync()
             packets.clear()
             for mid, qos in self._pending:
                 client.ack(mid, qos)
@@ -75,7 +74,9 @@ class PahoIngest:
         if client.want_write():
             client.loop_write()
         client.loop_misc()
+        return False
 
     def stop(self) -> None:
         """Disconnect."""
-        self._client.disconnect()
+        super().stop()
+        self._paho.disconnect()

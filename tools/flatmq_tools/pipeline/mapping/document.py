@@ -1,4 +1,4 @@
-"""Read a payload that is a document, flat or nested: JSON, CBOR or CSV."""
+"""Read a payload that is a document, flat or nested: JSON, CBOR or CSV; or one plain value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from .encodings import INNER, Field, Payload
+from .encodings import INNER, Field, Payload, text
 from .pack import DEEPEST, Pack, PackError, Record, Room, named
 from .paths import ABSENT, Path, PathPattern, at, items
 from .rule import Bound, Rule, record
@@ -48,6 +48,17 @@ def read(bound: Bound, payload: Payload, received: int | None) -> list[Pack] | N
     return [*packs.values()] or None
 
 
+def read_plain(bound: Bound, payload: Payload, received: int | None) -> list[Pack]:
+    """Return what a payload says that is one number or word. Raises PackError."""
+    word = text(payload.data).strip()
+    if not word:  # it removes a retained message
+        return []
+    place = bound.whole
+    made = None if place is None else record(place, word, received, bound.rule, True)
+    records = [] if made is None else [made]
+    return [Pack(bound.device, None, None, received, False, records)]
+
+
 def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Room) -> Pack:
     """Return the pack of a part of a document."""
     rule = bound.rule
@@ -78,10 +89,10 @@ def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Ro
 
 def _decode(document: Any, field: Field) -> None:
     """Put what the bytes of a field hold in its place."""
-    for path, text in [*leaves(document)]:
-        if path and text is not None and field.path.match(path):
+    for path, value in [*leaves(document)]:
+        if path and value is not None and field.path.match(path):
             inside = at(document, path[:-1])
-            inside[int(path[-1]) if isinstance(inside, list) else path[-1]] = field.value(text)
+            inside[int(path[-1]) if isinstance(inside, list) else path[-1]] = field.value(value)
 
 
 def _at(part: Any, document: Any, path: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from . import document, plain, sparkplug
+from . import document, sparkplug
 from .births import BIRTHS
 from .encodings import Payload
 from .pack import LONGEST, Pack, PackError, printable, readable
@@ -140,10 +140,10 @@ class Mapping:
         match bound.rule.format:
             case "json" | "cbor" | "csv":
                 return document.read(bound, payload, received)
-            case "plain":
-                return plain.read(bound, payload, received)
-            case "any":
-                return plain.read_any(bound, payload, received)
+            case "any" if payload.data.lstrip()[:1] in (b"{", b"["):
+                return document.read(bound, payload, received)
+            case "plain" | "any":
+                return document.read_plain(bound, payload, received)
             case "sparkplug":
                 return sparkplug.read(bound, payload.data, received, names)
         if self._read_senml is None:

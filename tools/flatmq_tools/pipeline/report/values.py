@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import acero
 
+from .. import tables
 from .figures import NEWEST, Band, Figures, Measured, OutOfTime, Quantity, Value, step
 
 TABLE = "measurements"
@@ -37,9 +37,8 @@ _MANY = 2000
 
 def dataset(folder: Path) -> ds.Dataset | None:
     """Return a table; None if it is not there."""
-    if not DeltaTable.is_deltatable(str(folder)):
-        return None
-    return DeltaTable(folder).to_pyarrow_dataset()
+    table = tables.opened(folder)
+    return None if table is None else table.to_pyarrow_dataset()
 
 
 def within(
