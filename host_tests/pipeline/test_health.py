@@ -23,10 +23,10 @@ from flatmq_tools.pipeline import delta
 from flatmq_tools.pipeline.jobs import limits
 from flatmq_tools.pipeline.jobs.limits import FAR, MOST
 from flatmq_tools.pipeline.state import forget, groups, snapshots
-from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
+from flatmq_tools.pipeline.state.arrivals import State, Status
+from flatmq_tools.pipeline.state.history import Arrivals
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
-from flatmq_tools.pipeline.state.unnumbered import Unnumbered
 from pipeline import oracle_health
 from pipeline.oracle_health import Event
 
@@ -53,6 +53,7 @@ def columns(events: Sequence[tuple[int, Event]], **more: list[Any]) -> pa.Table:
         {
             "device": pa.array([e.device for _, e in events], pa.string()),
             **{name: pa.array(values, pa.int64()) for name, values in ints.items()},
+            "row": pa.array(range(len(events)), pa.int64()),
             "retain": pa.array([e.status == "retain" for _, e in events], pa.bool_()),
             "dup": pa.array([e.status == "dup" for _, e in events], pa.bool_()),
         }
@@ -64,8 +65,8 @@ def include(state: State, events: Sequence[Event], first: int, batch: int) -> No
     numbered = list(enumerate(events, first))
     packs = [(n, e) for n, e in numbered if e.seq is not None and e.seq >= 0]
     random.Random(batch).shuffle(packs)
-    table = columns(packs).append_column("row", pa.array(range(len(packs)), pa.int64()))
-    unnumbered = Unnumbered.of(columns([(n, e) for n, e in numbered if e.seq == -1]))
+    table = columns(packs)
+    unnumbered = Arrivals.of(columns([(n, e) for n, e in numbered if e.seq == -1]))
     newest: dict[str, Status] = {}
     for n, e in numbered:
         if e.seq is None:
@@ -91,7 +92,7 @@ def by_state(folder: Path, parts: Sequence[Sequence[Event]], every: int = 10) ->
             Snapshots(file, str(folder)).refresh()
     Snapshots(file, str(folder)).refresh()
     with Store(file) as store:
-        closed = "SELECT count(*) FROM boots WHERE part IS NOT NULL"
+        closed = "SELECT count(*) FROM closed_boots"
         return opened, store.db.execute(closed).fetchone()[0]
 
 
@@ -480,6 +481,38 @@ def test_a_state_of_an_earlier_day_is_what_the_tables_say(tmp_path: Path) -> Non
     assert rows() != before
     file.write_bytes(kept)
     assert rows() == before
+
+
+def test_packs_that_come_late_twice_change_the_gap_after_them(tmp_path: Path) -> None:
+    """The boot after theirs is closed again in between."""
+    first = [Event(0, "a", 1, 1), Event(100, "a", 2, 3), Event(200, "a", 3, 1)]
+    late = [
+        Event(3 * DAY, "a", 3, 2), Event(4.5 * DAY, "a", 1, 2), Event(5 * DAY, "a", 3, 3),
+        Event(5.1 * DAY, "a", 1, 3),
+    ]  # fmt: skip
+    by_state(tmp_path, [first, *([event] for event in late)], every=1)
+    compare(tmp_path, oracle_health.tables([*first, *late]))
+
+
+def test_boots_that_are_closed_while_a_batch_is_written_are_there_once(tmp_path: Path) -> None:
+    """The tables are refreshed in a thread of their own: here between mark and commit."""
+    events = [Event(100.0 * boot + n, "a", boot, n) for boot in (1, 2, 3) for n in (1, 3)]
+    late = [Event(3 * DAY, "a", 1, 2), Event(3 * DAY, "a", 1, 3), Event(3 * DAY, "b", 1, 1)]
+    file = tmp_path / "state" / "s.sqlite"
+    with Store(file) as store:
+        state = State(store)
+        include(state, events, 0, 0)
+        store.db.execute("UPDATE place SET now = ?", (micros(late[0]),))
+        table = columns([*enumerate(late, len(events))])
+        marked = state.mark(Arrivals.of(table))
+        Snapshots(file, str(tmp_path)).refresh()
+        closed = "SELECT boot FROM closed_boots ORDER BY boot"
+        assert store.db.execute(closed).fetchall() == [(1,), (2,)]
+        state.commit(marked, Place("query", 1, None))
+        assert store.db.execute(closed).fetchall() == [(2,)]
+    assert marked.copies.tolist() == [1]
+    Snapshots(file, str(tmp_path)).refresh()
+    compare(tmp_path, oracle_health.tables([*events, *late]))
 
 
 def test_closed_boots_without_a_gap_stay(tmp_path: Path) -> None:
