@@ -25,6 +25,7 @@ from flatmq_tools.pipeline.jobs.limits import FAR, MOST
 from flatmq_tools.pipeline.state import forget, groups, snapshots
 from flatmq_tools.pipeline.state.arrivals import State, Status
 from flatmq_tools.pipeline.state.history import Arrivals
+from flatmq_tools.pipeline.state.records import OPEN, Records
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from pipeline import oracle_health
@@ -483,15 +484,27 @@ def test_a_state_of_an_earlier_day_is_what_the_tables_say(tmp_path: Path) -> Non
     assert rows() == before
 
 
-def test_packs_that_come_late_twice_change_the_gap_after_them(tmp_path: Path) -> None:
-    """The boot after theirs is closed again in between."""
-    first = [Event(0, "a", 1, 1), Event(100, "a", 2, 3), Event(200, "a", 3, 1)]
+def test_packs_that_come_late_change_the_gap_after_them(tmp_path: Path) -> None:
+    """The boot after theirs, and the one before a boot that is heard late, are closed by then."""
+    first = [Event(0, "a", 1, 1), Event(100, "a", 2, 3), Event(200, "a", 4, 1)]
     late = [
-        Event(3 * DAY, "a", 3, 2), Event(4.5 * DAY, "a", 1, 2), Event(5 * DAY, "a", 3, 3),
-        Event(5.1 * DAY, "a", 1, 3),
+        Event(3 * DAY, "a", 4, 2), Event(4.5 * DAY, "a", 1, 2), Event(4.7 * DAY, "a", 3, 2),
+        Event(5 * DAY, "a", 4, 3), Event(5.1 * DAY, "a", 1, 3),
     ]  # fmt: skip
     by_state(tmp_path, [first, *([event] for event in late)], every=1)
     compare(tmp_path, oracle_health.tables([*first, *late]))
+
+
+def test_a_device_that_always_starts_again_has_few_open_boots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read and written with each of its packs, and those of its neighbours."""
+    monkeypatch.setattr(snapshots, "_MANY", 30)
+    events = [Event(n, "a", n % 7 + n // 7 * 5, 1 + n % 2) for n in range(400)]
+    _, closed = by_state(tmp_path, split(random.Random(2), events, 8), every=1)
+    with Store(tmp_path / "state" / "s.sqlite") as store:
+        assert len(Records.paged(store.db, OPEN)) < 140 < closed
+    compare(tmp_path, oracle_health.tables(events))
 
 
 def test_boots_that_are_closed_while_a_batch_is_written_are_there_once(tmp_path: Path) -> None:

@@ -142,13 +142,27 @@ def test_a_boot_is_bounded_and_what_may_be_a_copy_is_kept(
     assert (boots["old_missing"].tolist(), boots["lowest"].tolist()) == ([20 - 2], [1])
 
 
-def test_a_batch_of_many_boots_costs_what_is_in_it(state: State) -> None:
-    """Only the boots of the batch are read and written, however many others there are."""
+def test_a_batch_costs_what_is_in_it(state: State) -> None:
+    """Few rows are written, however many other devices there are."""
     included(state, [Pack(f"d{n}", 1, 1, n) for n in range(2000)], 0)
-    statements: list[str] = []
-    state.store.db.set_trace_callback(statements.append)
+    before = state.store.db.total_changes
     included(state, [Pack("d7", 1, 2, 5000), Pack("d9", 1, 2, 5001)], 1)
-    assert len(statements) < 40
+    assert state.store.db.total_changes - before < 40
+
+
+def test_a_query_that_was_left_behind_changes_nothing(state: State) -> None:
+    """It was stopped, and finishes a batch after the next one has done more than that."""
+    late = taken(state, [Pack("a", 1, 1, 1)])
+    with Store(state.store.file) as store:
+        included(State(store), [Pack("a", 1, 1, 1)], 0)
+        state.commit(late, Place("query", 0, None))
+        included(State(store), [Pack("a", 1, 2, 2)], 1)
+        with pytest.raises(StateError, match=r"one\.sqlite: another query goes on"):
+            state.commit(late, Place("query", 0, None))
+        assert taken(State(store), [Pack("a", 1, n, 3) for n in (1, 2, 3)]).copies.tolist() == [
+            0,
+            1,
+        ]
 
 
 def test_usual_intervals_are_not_kept_as_silences(

@@ -96,6 +96,8 @@ def test_any_stretch_adds_up(tmp_path: Path, seed: int) -> None:
                 ends_of = [at for at, _ in every if low <= at < high]
                 assert (sums["first"].min(), sums["heard"].max()) == (min(ends_of), max(ends_of))
             rows = dict(db.execute("SELECT width, count(*) FROM steps GROUP BY width"))
+            additions = "SELECT count(*) FROM device_steps GROUP BY width, at, page"
+            assert 1 < max(count for (count,) in db.execute(additions)) <= records.ADDITIONS
     assert all(rows[width] <= kept for width, kept in history.STEPS.items())
 
 

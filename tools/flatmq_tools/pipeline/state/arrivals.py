@@ -16,7 +16,7 @@ from .boots import counts
 from .groups import Bools, Ints, Rows
 from .history import Arrivals, Came, Dead, Packs
 from .records import KNOWN, OPEN, SILENCES, UNNUMBERED, Records
-from .store import Place, Store, placed
+from .store import Place, StateError, Store, placed
 from .values import DAY, UNKNOWN, ints, known, later, least
 
 RANGES = 1000
@@ -45,6 +45,8 @@ class Marked:
 
     again: Callable[[], Marked]
     """Mark the batch once more."""
+    before: Place | None
+    """The batch that was included last."""
     closed: list[tuple[int]]
     """The parts of closed boots: if they are others now, the batch has to be marked again."""
     statuses: Sequence[Status]
@@ -80,7 +82,7 @@ class State:
 
         def mark() -> Marked:
             db = self.store.db
-            marked = Marked(mark, _parts(db), statuses, now)
+            marked = Marked(mark, self.store.place(), _parts(db), statuses, now)
             packs: list[Packs] = []
             if len(arrivals.row):
                 boots = Boots(db, ids[0], arrivals.sorted())
@@ -121,6 +123,8 @@ class State:
             before = self.store.place()
             if before is not None and before.batch is not None and before[:2] == place[:2]:
                 return
+            if before != marked.before:
+                raise StateError(f"{self.store.file}: another query goes on with it")
             if marked.closed != _parts(db):
                 rows = marked.counters
                 marked = marked.again()

@@ -1,10 +1,10 @@
 """The tables health, devices and gaps, made of the state.
 
-A boot is closed once its last pack is a day old, if it is neither the highest boot of its device
-nor the one that was heard last. The rows of some thousands of closed boots are a partition of the
-tables, with a number that no other one ever has: a refresh leaves it as it is, and replaces the
-rest. A pack that comes late opens its boot again, and what is left of that partition gets another
-number.
+A boot is closed once its last pack is a day old, or a hundred have followed, if it is neither the
+highest boot of its device nor the one that was heard last. The rows of some thousands of closed
+boots are a partition of the tables, with a number that no other one ever has: a refresh leaves it
+as it is, and replaces the rest. A pack that comes late opens its boot again, and what is left of
+that partition gets another number.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ OPEN = 0
 """The partition of boots that are not closed."""
 _BOOTS = 5000  # in a partition, at most, as it is written again if one of them changes
 _MANY = 10_000  # boots that are closed without waiting for a day
+_OPEN = 100  # boots of a device that may be open before they are a day old
 
 
 class Snapshots:
@@ -135,7 +136,8 @@ def _closable(db: sqlite3.Connection) -> tuple[int, Records, Ints]:
     (last,) = db.execute("SELECT max(closed) FROM parts").fetchone()
     boots, devices = (Records.paged(db, kind) for kind in (OPEN_BOOTS, KNOWN))
     of = np.searchsorted(devices["device"], boots["device"])
-    over = boots["last"] < now - DAY
+    behind = np.searchsorted(boots["device"], boots["device"], "right") - np.arange(len(of)) - 1
+    over = (boots["last"] < now - DAY) | (behind >= _OPEN)
     for name in ("newest", "top"):
         over &= boots["boot"] != devices[name][of]
     some = np.flatnonzero(over)
