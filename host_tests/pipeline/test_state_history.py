@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sizes
-from flatmq_tools.pipeline.state import history, records, store
+from flatmq_tools.pipeline.state import history, records
 from flatmq_tools.pipeline.state.arrivals import State
 from flatmq_tools.pipeline.state.history import (
     DAY,
@@ -139,18 +139,3 @@ def test_hostile_reasons_are_bounded(tmp_path: Path) -> None:
         assert execute(
             "SELECT count(*) FROM dead_examples WHERE kind = ?", (history.OTHERS,)
         ).fetchone() == (history.EXAMPLES,)
-
-
-def test_a_batch_that_is_done_again_is_in_the_past_once(tmp_path: Path) -> None:
-    """Whatever a killed process did before it included the batch."""
-    with Store(tmp_path / "s.sqlite") as kept:
-        packs = arrivals([BEGIN, BEGIN + 1], [0, 1], 0)
-        state = State(kept)
-        state.mark(packs)
-        for _ in range(2):
-            included(state, packs, 0)
-        assert kept.db.execute("SELECT DISTINCT messages, packs FROM steps").fetchall() == [(2, 2)]
-        kept.clear()
-        for (table,) in kept.db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"):
-            assert kept.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
-    assert store.Store.of_run(tmp_path / "s.sqlite") is None
