@@ -495,6 +495,21 @@ def test_packs_that_come_late_change_the_gap_after_them(tmp_path: Path) -> None:
     compare(tmp_path, oracle_health.tables([*first, *late]))
 
 
+def test_silences_of_a_boot_stay_when_it_is_closed_and_opened_again(tmp_path: Path) -> None:
+    first = steady("a", (0, 200), (600, 1000))
+    first += [Event(event.at + 1010, "a", 2, event.seq) for event in steady("a", (0, 400))]
+    late = [Event(3 * DAY, "a", 2, 42), Event(3.2 * DAY, "a", 1, 63)]
+    for count in (1, 2):
+        parts = [first, *([event] for event in late[:count])]
+        _, closed = by_state(tmp_path / str(count), parts, every=1)
+        assert closed == 2 - count
+        compare(
+            tmp_path / str(count),
+            oracle_health.tables([e for part in parts for e in part]),
+            silences=True,
+        )
+
+
 def test_a_device_that_always_starts_again_has_few_open_boots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

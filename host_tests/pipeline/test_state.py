@@ -131,15 +131,16 @@ def test_a_boot_is_bounded_and_what_may_be_a_copy_is_kept(
     assert ranges() == arrivals.RANGES
     state.store.clear()
     monkeypatch.setattr(arrivals, "RANGES", 10)
-    odd = [Pack("a", 1, 2 * n + 1, n) for n in range(30)]
+    odd = [Pack("a", 1, 2 * n + 3, n) for n in range(30)]
     assert included(state, odd, 0) == set()
     assert ranges() == 10
     # The ten highest ranges are known; what lies below them may be a copy or not, and is kept.
-    marked = taken(state, [Pack("a", 1, 1, 50), Pack("a", 1, 2, 51), Pack("a", 1, 59, 52)], 1000)
+    marked = taken(state, [Pack("a", 1, 3, 50), Pack("a", 1, 1, 51), Pack("a", 1, 61, 52)], 1000)
     assert (marked.copies.tolist(), marked.unsure) == ([2], 2)
     state.commit(marked, Place("query", 1, None))
     boots = Records.paged(state.store.db, OPEN)
-    assert (boots["old_missing"].tolist(), boots["lowest"].tolist()) == ([20 - 2], [1])
+    row = [boots[name].item() for name in ("old_missing", "lowest", "lowest_at")]
+    assert row == [20 - 2, 1, 51]
 
 
 def test_a_batch_costs_what_is_in_it(state: State) -> None:
