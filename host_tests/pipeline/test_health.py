@@ -360,16 +360,16 @@ def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool = False) -
         known = sorted(u for u in usual.values() if u is not None)
         fleet = known[(len(known) + 1) // 2 - 1]
 
-        def silent(table: pa.Table) -> set[tuple[Any, ...]]:
+        def silent(table: pa.Table) -> list[tuple[Any, ...]]:
             rows = [row for row in table.to_pylist() if row["kind"] == "silent"]
-            return {
+            return sorted(
                 (row["device"], row["boot"], row["since"], row["until"])
                 for row in rows
                 if abs(
                     (row["until"] - row["since"]).total_seconds()
                     / (limits.QUIET * (usual[row["device"]] or fleet)) - 1
                 ) > NEAR
-            }  # fmt: skip
+            )  # fmt: skip
 
         assert silent(found["gaps"]) == silent(wanted["gaps"])
 
