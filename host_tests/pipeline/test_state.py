@@ -6,7 +6,7 @@ import random
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import sizes
 from flatmq_tools.pipeline.state import arrivals, groups, records
 from flatmq_tools.pipeline.state.arrivals import Marked, State, Status
 from flatmq_tools.pipeline.state.batch import Batch
-from flatmq_tools.pipeline.state.history import Arrivals, Came
+from flatmq_tools.pipeline.state.history import Arrivals, Came, Dead
 from flatmq_tools.pipeline.state.known import Known
 from flatmq_tools.pipeline.state.records import OPEN, SILENCES, Records
 from flatmq_tools.pipeline.state.snapshots import Snapshots
@@ -30,6 +30,9 @@ from flatmq_tools.pipeline.state.taking import KEYS, Taken
 HIGHEST = (1 << 63) - 1
 
 
+COLUMNS = KEYS.append(pa.field("row", pa.int64()))
+
+
 class Pack(NamedTuple):
     device: str
     boot: int
@@ -37,27 +40,24 @@ class Pack(NamedTuple):
     at: int
 
 
-def taken(state: State, packs: list[Pack], first: int = 0) -> Marked:
+def taken(
+    state: State, packs: list[Pack], first: int = 0, dead: Sequence[Dead] = ()
+) -> Marked:  # fmt: skip
     """Mark packs that arrived in this order."""
-    table = pa.table(
-        {
-            "row": pa.array(range(len(packs)), pa.int64()),
-            "device": pa.array([p.device for p in packs], pa.string()),
-            "boot": pa.array([p.boot for p in packs], pa.int64()),
-            "seq": pa.array([p.seq for p in packs], pa.int64()),
-            "at": pa.array([p.at for p in packs], pa.int64()),
-            "offset": pa.array(range(first, first + len(packs)), pa.int64()),
-            "delay": pa.nulls(len(packs), pa.int64()),
-            "retain": pa.nulls(len(packs), pa.bool_()),
-            "dup": pa.nulls(len(packs), pa.bool_()),
-        }
-    )
-    return state.mark(Arrivals.of(table))
+    rows = [
+        {**pack._asdict(), "row": n, "offset": first + n, "delay": 1000}
+        for n, pack in enumerate(packs)
+    ]
+    arrivals = Arrivals.of(pa.Table.from_pylist(rows, COLUMNS))
+    at = arrivals.at
+    return state.mark(arrivals, came=Came(at, np.ones_like(at), at, at, dead))
 
 
-def included(state: State, packs: list[Pack], batch: int = 0) -> set[int]:
+def included(
+    state: State, packs: list[Pack], batch: int = 0, dead: Sequence[Dead] = ()
+) -> set[int]:  # fmt: skip
     """Include a batch; return the rows of its copies."""
-    marked = taken(state, packs, batch * 1000)
+    marked = taken(state, packs, batch * 1000, dead)
     state.commit(marked, Place("query", batch, None))
     return set(marked.copies.tolist())
 

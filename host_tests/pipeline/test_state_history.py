@@ -11,38 +11,12 @@ import pytest
 import sizes
 from flatmq_tools.pipeline.state import history, records
 from flatmq_tools.pipeline.state.arrivals import State
-from flatmq_tools.pipeline.state.history import (
-    DAY,
-    HOUR,
-    MINUTE,
-    MONTH,
-    SECOND,
-    Arrivals,
-    Came,
-    Dead,
-)
+from flatmq_tools.pipeline.state.history import DAY, HOUR, MINUTE, MONTH, SECOND, Dead
 from flatmq_tools.pipeline.state.periods import Periods
-from flatmq_tools.pipeline.state.store import Place, Store
+from flatmq_tools.pipeline.state.store import Store
+from pipeline.test_state import Pack, included
 
 BEGIN = 1_772_366_400_000_000
-NAMES = ["a", "b", "c"]
-
-
-def arrivals(at: list[int], device: list[int], first: int) -> Arrivals:
-    """Packs with numbers that rise by one for each device."""
-    count = len(at)
-    row = first + np.arange(count)
-    return Arrivals(
-        row, np.array(device, np.int64), NAMES, np.ones(count, np.int64), row + 1,
-        np.array(at, np.int64), row, np.full(count, 1000),
-        *(np.full(count, mark) for mark in (True, False, False)),
-    )  # fmt: skip
-
-
-def included(state: State, packs: Arrivals, batch: int, **came: list[Dead]) -> None:
-    each = np.ones(len(packs.at), np.int64)
-    marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, **came))
-    state.commit(marked, Place("query", batch, None))
 
 
 @pytest.fixture
@@ -70,7 +44,8 @@ def test_any_stretch_adds_up(tmp_path: Path, seed: int) -> None:
                 packs.append((now - late, drawn.randrange(3)))
             if seed == 4 and batch == 20:
                 packs.append((now + 3000 * DAY, 0))
-            included(state, arrivals(*map(list, zip(*packs, strict=True)), len(every)), batch)  # type: ignore[arg-type]
+            numbers = enumerate(packs, len(every))
+            included(state, [Pack("abc"[of], 1, n, at) for n, (at, of) in numbers], batch)
             every += packs
         ends = min(at for at, _ in every), max(at for at, _ in every)
         with kept.reading() as db:
@@ -105,7 +80,7 @@ def test_a_year_of_a_device_is_few_steps(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as kept:
         state = State(kept)
         for day in range(400):
-            included(state, arrivals([BEGIN + day * DAY], [0], day), day)
+            included(state, [Pack("a", 1, day, BEGIN + day * DAY)], day)
         with kept.reading() as db:
             periods = Periods(db)
             low, high = BEGIN // DAY * DAY, (BEGIN // DAY + 365) * DAY
@@ -130,10 +105,7 @@ def test_hostile_reasons_are_bounded(tmp_path: Path) -> None:
                 Dead(f"kind {n}", f"reason {n}", "t", BEGIN + n, n)
                 for n in range(batch * 400, batch * 400 + 500)
             ]
-            packs = arrivals([BEGIN + batch], [0], batch)
-            each = np.ones(1, np.int64)
-            marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, dead))
-            state.commit(marked, Place("query", batch, None))
+            included(state, [Pack("a", 1, batch, BEGIN + batch)], batch, dead)
         execute = kept.db.execute
         assert execute("SELECT sum(messages), count(*) FROM dead").fetchone() == (2000, 101)
         assert execute(
