@@ -89,6 +89,18 @@ def test_a_year_of_a_device_is_few_steps(tmp_path: Path) -> None:
             assert periods.devices(pieces, True)["received"].tolist() == [365]
 
 
+def test_a_boot_that_is_heard_late_changes_what_the_next_one_lost(tmp_path: Path) -> None:
+    """Two numbers were missing before anybody was known to listen."""
+    with Store(tmp_path / "s.sqlite") as kept:
+        state = State(kept)
+        included(state, [Pack("a", 2, 3, BEGIN)], 0)
+        included(state, [Pack("a", 1, 1, BEGIN + HOUR)], 1)
+        periods = Periods(kept.db)
+        _, pieces = periods.of_devices(BEGIN, BEGIN + DAY)
+        sums = periods.devices(pieces, True)
+        assert [sums[name].tolist() for name in ("lost", "unheard")] == [[2], [0]]
+
+
 def test_sets_of_devices() -> None:
     for devices in ([], [1], [1, 2, 3], [5, 900_000], [*range(1, 2000)]):
         kept = history.packed_set(np.array(devices, np.int64))
