@@ -493,8 +493,8 @@ STORIES: dict[str, tuple[list[Event], list[Event], int]] = {
     # heard late, are closed by then.
     "packs that come late change the gap after them": (
         [Event(0, "a", 1, 1), Event(100, "a", 2, 3), Event(200, "a", 4, 1)],
-        [Event(3 * DAY, "a", 4, 2), Event(4.5 * DAY, "a", 1, 2), Event(4.7 * DAY, "a", 3, 2),
-         Event(5 * DAY, "a", 4, 3), Event(5.1 * DAY, "a", 1, 3)],
+        [Event(3 * DAY, "a", 4, 2), Event(4.5 * DAY, "a", 1, 2), Event(4.6 * DAY, "a", 4, 3),
+         Event(4.7 * DAY, "a", 3, 2), Event(5.1 * DAY, "a", 1, 3)],
         1,
     ),
     "silences of a boot stay when it is closed": (SILENT, [Event(3 * DAY, "a", 2, 42)], 1),

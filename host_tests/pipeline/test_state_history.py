@@ -12,7 +12,7 @@ import sizes
 from flatmq_tools.pipeline.state import history, records
 from flatmq_tools.pipeline.state.arrivals import State
 from flatmq_tools.pipeline.state.history import DAY, HOUR, MINUTE, MONTH, SECOND, Dead
-from flatmq_tools.pipeline.state.periods import Periods
+from flatmq_tools.pipeline.state.periods import Periods, Piece
 from flatmq_tools.pipeline.state.store import Store
 from pipeline.test_state import Pack, included
 
@@ -94,11 +94,13 @@ def test_a_boot_that_is_heard_late_changes_what_the_next_one_lost(tmp_path: Path
     with Store(tmp_path / "s.sqlite") as kept:
         state = State(kept)
         included(state, [Pack("a", 2, 3, BEGIN)], 0)
-        included(state, [Pack("a", 1, 1, BEGIN + HOUR)], 1)
+        included(state, [Pack("a", 1, 1, BEGIN + HOUR), Pack("b", 1, 1, BEGIN + HOUR)], 1)
         periods = Periods(kept.db)
+        [heard] = periods.found([Piece(DAY, BEGIN // DAY * DAY, BEGIN + DAY)]).devices
+        assert heard.tolist() == [1, 2]
         _, pieces = periods.of_devices(BEGIN, BEGIN + DAY)
         sums = periods.devices(pieces, True)
-        assert [sums[name].tolist() for name in ("lost", "unheard")] == [[2], [0]]
+        assert [sums[name].tolist() for name in ("lost", "unheard")] == [[2, 0], [0, 0]]
 
 
 def test_sets_of_devices() -> None:
