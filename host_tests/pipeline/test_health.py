@@ -23,10 +23,10 @@ from flatmq_tools.pipeline import delta
 from flatmq_tools.pipeline.jobs import limits
 from flatmq_tools.pipeline.jobs.limits import FAR, MOST
 from flatmq_tools.pipeline.state import forget, groups, snapshots
-from flatmq_tools.pipeline.state.arrivals import Arrivals, State, Status
+from flatmq_tools.pipeline.state.arrivals import State, Status
+from flatmq_tools.pipeline.state.history import Arrivals
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
-from flatmq_tools.pipeline.state.unnumbered import Unnumbered
 from pipeline import oracle_health
 from pipeline.oracle_health import Event
 
@@ -53,6 +53,7 @@ def columns(events: Sequence[tuple[int, Event]], **more: list[Any]) -> pa.Table:
         {
             "device": pa.array([e.device for _, e in events], pa.string()),
             **{name: pa.array(values, pa.int64()) for name, values in ints.items()},
+            "row": pa.array(range(len(events)), pa.int64()),
             "retain": pa.array([e.status == "retain" for _, e in events], pa.bool_()),
             "dup": pa.array([e.status == "dup" for _, e in events], pa.bool_()),
         }
@@ -64,8 +65,8 @@ def include(state: State, events: Sequence[Event], first: int, batch: int) -> No
     numbered = list(enumerate(events, first))
     packs = [(n, e) for n, e in numbered if e.seq is not None and e.seq >= 0]
     random.Random(batch).shuffle(packs)
-    table = columns(packs).append_column("row", pa.array(range(len(packs)), pa.int64()))
-    unnumbered = Unnumbered.of(columns([(n, e) for n, e in numbered if e.seq == -1]))
+    table = columns(packs)
+    unnumbered = Arrivals.of(columns([(n, e) for n, e in numbered if e.seq == -1]))
     newest: dict[str, Status] = {}
     for n, e in numbered:
         if e.seq is None:
@@ -91,7 +92,7 @@ def by_state(folder: Path, parts: Sequence[Sequence[Event]], every: int = 10) ->
             Snapshots(file, str(folder)).refresh()
     Snapshots(file, str(folder)).refresh()
     with Store(file) as store:
-        closed = "SELECT count(*) FROM boots WHERE part IS NOT NULL"
+        closed = "SELECT count(*) FROM closed_boots"
         return opened, store.db.execute(closed).fetchone()[0]
 
 
@@ -358,16 +359,16 @@ def compare(folder: Path, wanted: dict[str, pa.Table], silences: bool = False) -
         known = sorted(u for u in usual.values() if u is not None)
         fleet = known[(len(known) + 1) // 2 - 1]
 
-        def silent(table: pa.Table) -> set[tuple[Any, ...]]:
+        def silent(table: pa.Table) -> list[tuple[Any, ...]]:
             rows = [row for row in table.to_pylist() if row["kind"] == "silent"]
-            return {
+            return sorted(
                 (row["device"], row["boot"], row["since"], row["until"])
                 for row in rows
                 if abs(
                     (row["until"] - row["since"]).total_seconds()
                     / (limits.QUIET * (usual[row["device"]] or fleet)) - 1
                 ) > NEAR
-            }  # fmt: skip
+            )  # fmt: skip
 
         assert silent(found["gaps"]) == silent(wanted["gaps"])
 
@@ -480,6 +481,64 @@ def test_a_state_of_an_earlier_day_is_what_the_tables_say(tmp_path: Path) -> Non
     assert rows() != before
     file.write_bytes(kept)
     assert rows() == before
+
+
+SILENT = [
+    *steady("a", (0, 200), (600, 1000)),
+    *(Event(event.at + 1010, "a", 2, event.seq) for event in steady("a", (0, 400))),
+]
+# Batches after a first one, after each of which the tables are written: how many boots are closed.
+STORIES: dict[str, tuple[list[Event], list[Event], int]] = {
+    # The boot after theirs, which is closed again at once, and the one before a boot that is
+    # heard late, are closed by then.
+    "packs that come late change the gap after them": (
+        [Event(0, "a", 1, 1), Event(100, "a", 2, 3), Event(200, "a", 4, 1)],
+        [Event(3 * DAY, "a", 4, 2), Event(4.5 * DAY, "a", 1, 2), Event(4.6 * DAY, "a", 4, 3),
+         Event(4.7 * DAY, "a", 3, 2), Event(5.1 * DAY, "a", 1, 3)],
+        1,
+    ),
+    "silences of a boot stay when it is closed": (SILENT, [Event(3 * DAY, "a", 2, 42)], 1),
+    "and when it is opened again": (
+        SILENT, [Event(3 * DAY, "a", 2, 42), Event(3.2 * DAY, "a", 1, 63)], 0
+    ),
+    # Open boots are read and written with each pack of their device, and of its neighbours.
+    "a device that always starts again has few open boots": (
+        [Event(n, "a", n % 7 + n // 7 * 5, 1 + n % 2) for n in range(300)],
+        [Event(n, "a", n % 7 + n // 7 * 5, 1 + n % 2) for n in range(300, 310)], 116,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_boots_that_are_closed_and_opened_again(
+    tmp_path: Path, story: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "_MANY", 30)
+    first, later, closed = STORIES[story]
+    assert by_state(tmp_path, [first, *([event] for event in later)], every=1)[1] == closed
+    # What was usual when a boot was closed may be another thing now.
+    compare(tmp_path, oracle_health.tables([*first, *later]), silences=first is SILENT)
+
+
+def test_boots_that_are_closed_while_a_batch_is_written_are_there_once(tmp_path: Path) -> None:
+    """The tables are refreshed in a thread of their own: here between mark and commit."""
+    events = [Event(100.0 * boot + n, "a", boot, n) for boot in (1, 2, 3) for n in (1, 3)]
+    late = [Event(3 * DAY, "a", 1, 2), Event(3 * DAY, "a", 1, 3), Event(3 * DAY, "b", 1, 1)]
+    file = tmp_path / "state" / "s.sqlite"
+    with Store(file) as store:
+        state = State(store)
+        include(state, events, 0, 0)
+        store.db.execute("UPDATE place SET now = ?", (micros(late[0]),))
+        table = columns([*enumerate(late, len(events))])
+        marked = state.mark(Arrivals.of(table))
+        Snapshots(file, str(tmp_path)).refresh()
+        closed = "SELECT boot FROM closed_boots ORDER BY boot"
+        assert store.db.execute(closed).fetchall() == [(1,), (2,)]
+        state.commit(marked, Place("query", 1, None))
+        assert store.db.execute(closed).fetchall() == [(2,)]
+    assert marked.copies.tolist() == [1]
+    Snapshots(file, str(tmp_path)).refresh()
+    compare(tmp_path, oracle_health.tables([*events, *late]))
 
 
 def test_closed_boots_without_a_gap_stay(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import random
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,16 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sizes
-from flatmq_tools.pipeline.state import arrivals, groups
-from flatmq_tools.pipeline.state.arrivals import Arrivals, Marked, State, Status
+from flatmq_tools.pipeline.state import arrivals, groups, records
+from flatmq_tools.pipeline.state.arrivals import Marked, State, Status
 from flatmq_tools.pipeline.state.batch import Batch
-from flatmq_tools.pipeline.state.history import Came
+from flatmq_tools.pipeline.state.history import Arrivals, Came, Dead
 from flatmq_tools.pipeline.state.known import Known
+from flatmq_tools.pipeline.state.records import OPEN, SILENCES, Records
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, StateError, Store
 from flatmq_tools.pipeline.state.taking import KEYS, Taken
 
 HIGHEST = (1 << 63) - 1
+
+
+COLUMNS = KEYS.append(pa.field("row", pa.int64()))
 
 
 class Pack(NamedTuple):
@@ -36,25 +40,24 @@ class Pack(NamedTuple):
     at: int
 
 
-def taken(state: State, packs: list[Pack], first: int = 0) -> Marked:
+def taken(
+    state: State, packs: list[Pack], first: int = 0, dead: Sequence[Dead] = ()
+) -> Marked:  # fmt: skip
     """Mark packs that arrived in this order."""
-    table = pa.table(
-        {
-            "row": pa.array(range(len(packs)), pa.int64()),
-            "device": pa.array([p.device for p in packs], pa.string()),
-            "boot": pa.array([p.boot for p in packs], pa.int64()),
-            "seq": pa.array([p.seq for p in packs], pa.int64()),
-            "at": pa.array([p.at for p in packs], pa.int64()),
-            "offset": pa.array(range(first, first + len(packs)), pa.int64()),
-            "delay": pa.nulls(len(packs), pa.int64()),
-        }
-    )
-    return state.mark(Arrivals.of(table))
+    rows = [
+        {**pack._asdict(), "row": n, "offset": first + n, "delay": 1000}
+        for n, pack in enumerate(packs)
+    ]
+    arrivals = Arrivals.of(pa.Table.from_pylist(rows, COLUMNS))
+    at = arrivals.at
+    return state.mark(arrivals, came=Came(at, np.ones_like(at), at, at, dead))
 
 
-def included(state: State, packs: list[Pack], batch: int = 0) -> set[int]:
+def included(
+    state: State, packs: list[Pack], batch: int = 0, dead: Sequence[Dead] = ()
+) -> set[int]:  # fmt: skip
     """Include a batch; return the rows of its copies."""
-    marked = taken(state, packs, batch * 1000)
+    marked = taken(state, packs, batch * 1000, dead)
     state.commit(marked, Place("query", batch, None))
     return set(marked.copies.tolist())
 
@@ -96,11 +99,18 @@ def test_a_pack_is_a_copy_if_its_reading_was_there_before(batches: list[list[Pac
                     found[2] += pack.seq < highest
                     found[0] += 1
                     seen.add(pack[:3])
-            rows = store.db.execute(
-                "SELECT name, boot, boots.received, boots.duplicates, boots.reordered, "
-                "lowest, highest FROM boots JOIN devices ON devices.id = device"
-            ).fetchall()
+            boots = Records.paged(store.db, OPEN)
+            names = dict(store.db.execute("SELECT id, name FROM devices"))
             store.close()
+            rows = [
+                (names[device], *row)
+                for device, *row in zip(
+                    *(boots[name].tolist() for name in (
+                        "device", "boot", "received", "duplicates", "reordered", "lowest",
+                        "highest",
+                    )), strict=True,
+                )
+            ]  # fmt: skip
             assert {row[:2]: [*row[2:5]] for row in rows} == counts
             for name, boot, *_, lowest, highest in rows:
                 own = [seq for device, of, seq in seen if (device, of) == (name, boot)]
@@ -114,44 +124,80 @@ def test_a_boot_is_bounded_and_what_may_be_a_copy_is_kept(
     for batch in range(2):
         flood = [Pack("z", 1, drawn.randrange(HIGHEST), n) for n in range(1500)]
         assert included(state, flood, batch) == set()
-    size = "SELECT max(length(ranges)) FROM seen"
-    assert state.store.db.execute(size).fetchone() == (arrivals.RANGES * groups.RANGE.itemsize,)
+
+    def ranges() -> int:
+        return len(Records.paged(state.store.db, OPEN).lists["ranges"][0])
+
+    assert ranges() == arrivals.RANGES
     state.store.clear()
     monkeypatch.setattr(arrivals, "RANGES", 10)
-    odd = [Pack("a", 1, 2 * n + 1, n) for n in range(30)]
+    odd = [Pack("a", 1, 2 * n + 3, n) for n in range(30)]
     assert included(state, odd, 0) == set()
-    assert state.store.db.execute(size).fetchone() == (10 * groups.RANGE.itemsize,)
+    assert ranges() == 10
     # The ten highest ranges are known; what lies below them may be a copy or not, and is kept.
-    marked = taken(state, [Pack("a", 1, 1, 50), Pack("a", 1, 2, 51), Pack("a", 1, 59, 52)], 1000)
+    marked = taken(state, [Pack("a", 1, 3, 50), Pack("a", 1, 1, 51), Pack("a", 1, 61, 52)], 1000)
     assert (marked.copies.tolist(), marked.unsure) == ([2], 2)
     state.commit(marked, Place("query", 1, None))
-    row = state.store.db.execute("SELECT unsure, old_missing FROM boots").fetchone()
-    assert row == (2, 20 - 2)
-    assert state.store.db.execute("SELECT unsure FROM devices").fetchone() == (2,)
+    boots = Records.paged(state.store.db, OPEN)
+    row = [boots[name].item() for name in ("old_missing", "lowest", "lowest_at")]
+    assert row == [20 - 2, 1, 51]
 
 
-def test_a_batch_of_many_boots_costs_what_is_in_it(state: State) -> None:
-    """Only the boots of the batch are read and written, however many others there are."""
+def test_a_batch_costs_what_is_in_it(state: State) -> None:
+    """Few rows are written, however many other devices there are."""
     included(state, [Pack(f"d{n}", 1, 1, n) for n in range(2000)], 0)
-    statements: list[str] = []
-    state.store.db.set_trace_callback(statements.append)
+    before = state.store.db.total_changes
     included(state, [Pack("d7", 1, 2, 5000), Pack("d9", 1, 2, 5001)], 1)
-    assert len(statements) < 40
+    assert state.store.db.total_changes - before < 40
 
 
-def test_usual_intervals_are_not_kept_as_silences(state: State) -> None:
-    """Each of a device's first intervals is kept, until it is known what is usual."""
+def test_a_query_that_was_left_behind_changes_nothing(state: State) -> None:
+    """It was stopped, and finishes a batch after the next one has done that, or more."""
+    late = taken(state, [Pack("a", 1, 1, 1)])
+    with Store(state.store.file) as store:
+        included(State(store), [Pack("a", 1, 1, 1)], 0)
+        state.commit(late, Place("query", 0, None))
+        included(State(store), [Pack("a", 1, 2, 2)], 1)
+        with pytest.raises(StateError, match=r"one\.sqlite: another query goes on"):
+            state.commit(late, Place("query", 0, None))
+        again = taken(State(store), [Pack("a", 1, n, 3) for n in (1, 2, 3)])
+        assert again.copies.tolist() == [0, 1]
+        assert Records.paged(store.db, OPEN)["received"].tolist() == [2]
+        store.clear()
+        for (table,) in store.db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"):
+            assert store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    assert Store.of_run(state.store.file) is None
+
+
+def test_usual_intervals_are_not_kept_as_silences(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a device's first intervals is kept, until it is known what is usual.
+
+    Later the longest of those that are not.
+    """
+    monkeypatch.setattr(records, "ADDITIONS", 0)
     drawn = random.Random(3)
-    count = "SELECT count(*) FROM silences"
-    at, seq = 0, 0
+
+    def silences() -> list[int]:
+        kept = Records.read(state.store.db, SILENCES)
+        return sorted((kept["until"] - kept["since"]).tolist())
+
+    at, seq, counts = 0, 0, []
     for batch, many in enumerate((50, 30)):
         packs = [Pack("a", 1, seq + n, at + n * 10_000 + drawn.randrange(5_000))
                  for n in range(many)]  # fmt: skip
-        if batch:
-            assert state.store.db.execute(count).fetchone() == (49,)
         assert included(state, packs, batch) == set()
+        counts.append(len(silences()))
         seq, at = seq + many, at + many * 10_000
-    assert state.store.db.execute(count).fetchone() == (0,)
+    assert counts == [49, 49]  # of the 30, none
+    monkeypatch.setattr(arrivals, "_SILENCES", 10)
+    at = packs[-1].at
+    for n in range(12):
+        at += 40_000 + 1000 * n
+        included(state, [Pack("a", 1, seq + n, at)], 2 + n)
+    lasting = [40_000 + 1000 * n for n in range(1, 12)]
+    assert silences() == lasting[-6:]
 
 
 def test_a_file_of_another_version_is_refused_or_made_again(tmp_path: Path) -> None:
@@ -223,8 +269,8 @@ def test_the_newest_status_of_a_batch_counts_whatever_task_has_it(tmp_path: Path
 
 @given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=200))
 def test_a_percentile_is_near_the_nearest_rank(values: list[int]) -> None:
-    group, rows = groups.bins(np.zeros(len(values), np.int64), np.array(values, np.int64))
-    group, rows = groups.added(group, rows)
+    bins = groups.binned(np.array(values, np.int64))
+    group, rows = groups.added(np.zeros(len(values), np.int64), bins)
     for part in (0.5, 0.95, 0.99):
         (found,) = groups.percentiles(group, rows, 1, [part])[0]
         rank = sorted(values)[int(np.ceil(part * len(values) - 1e-9)) - 1]

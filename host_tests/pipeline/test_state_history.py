@@ -9,30 +9,14 @@ import numpy as np
 import pytest
 
 import sizes
-from flatmq_tools.pipeline.state import history, store
-from flatmq_tools.pipeline.state.arrivals import Arrivals, State
-from flatmq_tools.pipeline.state.history import DAY, HOUR, MINUTE, MONTH, SECOND, Came, Dead
-from flatmq_tools.pipeline.state.periods import Periods
-from flatmq_tools.pipeline.state.store import Place, Store
+from flatmq_tools.pipeline.state import history, records
+from flatmq_tools.pipeline.state.arrivals import State
+from flatmq_tools.pipeline.state.history import DAY, HOUR, MINUTE, MONTH, SECOND, Dead
+from flatmq_tools.pipeline.state.periods import Periods, Piece
+from flatmq_tools.pipeline.state.store import Store
+from pipeline.test_state import Pack, included
 
 BEGIN = 1_772_366_400_000_000
-NAMES = ["a", "b", "c"]
-
-
-def arrivals(at: list[int], device: list[int], first: int) -> Arrivals:
-    """Packs with numbers that rise by one for each device."""
-    count = len(at)
-    row = first + np.arange(count)
-    return Arrivals(
-        row, np.array(device, np.int64), NAMES, np.ones(count, np.int64), row + 1,
-        np.array(at, np.int64), row, np.full(count, 1000), np.ones(count, np.bool_),
-    )  # fmt: skip
-
-
-def included(state: State, packs: Arrivals, batch: int, **came: list[Dead]) -> None:
-    each = np.ones(len(packs.at), np.int64)
-    marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, **came))
-    state.commit(marked, Place("query", batch, None))
 
 
 @pytest.fixture
@@ -40,6 +24,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep few steps, so that all widths are pruned."""
     monkeypatch.setattr(history, "STEPS", {SECOND: 40, MINUTE: 60, HOUR: 90, DAY: 400})
     monkeypatch.setattr(history, "DEVICE_STEPS", {HOUR: 12, DAY: 20, MONTH: 12})
+    monkeypatch.setattr(records, "ADDITIONS", 2)
 
 
 @pytest.mark.usefixtures("few")
@@ -59,7 +44,8 @@ def test_any_stretch_adds_up(tmp_path: Path, seed: int) -> None:
                 packs.append((now - late, drawn.randrange(3)))
             if seed == 4 and batch == 20:
                 packs.append((now + 3000 * DAY, 0))
-            included(state, arrivals(*map(list, zip(*packs, strict=True)), len(every)), batch)  # type: ignore[arg-type]
+            numbers = enumerate(packs, len(every))
+            included(state, [Pack("abc"[of], 1, n, at) for n, (at, of) in numbers], batch)
             every += packs
         ends = min(at for at, _ in every), max(at for at, _ in every)
         with kept.reading() as db:
@@ -80,11 +66,13 @@ def test_any_stretch_adds_up(tmp_path: Path, seed: int) -> None:
                 (low, high), pieces = periods.of_devices(low, high)
                 inside = [device for at, device in every if low <= at < high]
                 sums = periods.devices(pieces, True)
-                assert sums.sums["received"].sum() == len(inside)
-                assert sums.delays["n"].sum() == len(inside)
+                assert sums["received"].sum() == len(inside)
+                assert sums.lists["delays"][1]["n"].sum() == len(inside)
                 ends_of = [at for at, _ in every if low <= at < high]
-                assert max(at for at in sums.heard if at is not None) == max(ends_of)
+                assert (sums["first"].min(), sums["heard"].max()) == (min(ends_of), max(ends_of))
             rows = dict(db.execute("SELECT width, count(*) FROM steps GROUP BY width"))
+            additions = "SELECT count(*) FROM device_steps GROUP BY width, at, page"
+            assert 1 < max(count for (count,) in db.execute(additions)) <= records.ADDITIONS
     assert all(rows[width] <= kept for width, kept in history.STEPS.items())
 
 
@@ -92,13 +80,27 @@ def test_a_year_of_a_device_is_few_steps(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as kept:
         state = State(kept)
         for day in range(400):
-            included(state, arrivals([BEGIN + day * DAY], [0], day), day)
+            included(state, [Pack("a", 1, day, BEGIN + day * DAY)], day)
         with kept.reading() as db:
             periods = Periods(db)
             low, high = BEGIN // DAY * DAY, (BEGIN // DAY + 365) * DAY
             _, pieces = periods.of_devices(low, high)
             assert sum((piece.end - piece.begin) // piece.width for piece in pieces) < 80
-            assert periods.devices(pieces, True).sums["received"].tolist() == [365]
+            assert periods.devices(pieces, True)["received"].tolist() == [365]
+
+
+def test_a_boot_that_is_heard_late_changes_what_the_next_one_lost(tmp_path: Path) -> None:
+    """Two numbers were missing before anybody was known to listen."""
+    with Store(tmp_path / "s.sqlite") as kept:
+        state = State(kept)
+        included(state, [Pack("a", 2, 3, BEGIN)], 0)
+        included(state, [Pack("a", 1, 1, BEGIN + HOUR), Pack("b", 1, 1, BEGIN + HOUR)], 1)
+        periods = Periods(kept.db)
+        [heard] = periods.found([Piece(DAY, BEGIN // DAY * DAY, BEGIN + DAY)]).devices
+        assert heard.tolist() == [1, 2]
+        _, pieces = periods.of_devices(BEGIN, BEGIN + DAY)
+        sums = periods.devices(pieces, True)
+        assert [sums[name].tolist() for name in ("lost", "unheard")] == [[2, 0], [0, 0]]
 
 
 def test_sets_of_devices() -> None:
@@ -117,27 +119,9 @@ def test_hostile_reasons_are_bounded(tmp_path: Path) -> None:
                 Dead(f"kind {n}", f"reason {n}", "t", BEGIN + n, n)
                 for n in range(batch * 400, batch * 400 + 500)
             ]
-            packs = arrivals([BEGIN + batch], [0], batch)
-            each = np.ones(1, np.int64)
-            marked = state.mark(packs, came=Came(packs.at, each, packs.at, packs.at, dead))
-            state.commit(marked, Place("query", batch, None))
+            included(state, [Pack("a", 1, batch, BEGIN + batch)], batch, dead)
         execute = kept.db.execute
         assert execute("SELECT sum(messages), count(*) FROM dead").fetchone() == (2000, 101)
         assert execute(
             "SELECT count(*) FROM dead_examples WHERE kind = ?", (history.OTHERS,)
         ).fetchone() == (history.EXAMPLES,)
-
-
-def test_a_batch_that_is_done_again_is_in_the_past_once(tmp_path: Path) -> None:
-    """Whatever a killed process did before it included the batch."""
-    with Store(tmp_path / "s.sqlite") as kept:
-        packs = arrivals([BEGIN, BEGIN + 1], [0, 1], 0)
-        state = State(kept)
-        state.mark(packs)
-        for _ in range(2):
-            included(state, packs, 0)
-        assert kept.db.execute("SELECT DISTINCT messages, packs FROM steps").fetchall() == [(2, 2)]
-        kept.clear()
-        for (table,) in kept.db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"):
-            assert kept.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
-    assert store.Store.of_run(tmp_path / "s.sqlite") is None

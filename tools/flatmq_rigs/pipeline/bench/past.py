@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
-from flatmq_tools.pipeline.state.arrivals import Arrivals, State
-from flatmq_tools.pipeline.state.history import SECOND, Came
+from flatmq_tools.pipeline.state.arrivals import State
+from flatmq_tools.pipeline.state.history import SECOND, Arrivals, Came
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.tables import BY_DAY
@@ -82,7 +82,7 @@ class Fleet:
         row = first * self.devices * 2 + np.arange(len(order))
         return Arrivals(
             row, device[order], self.names, boot[order], seq[order], at[order], row,
-            delay[order], np.ones(len(order), np.bool_),
+            delay[order], *(np.full(len(order), mark) for mark in (True, False, False)),
         )  # fmt: skip
 
     def messages(self, packs: Arrivals) -> pa.Table:

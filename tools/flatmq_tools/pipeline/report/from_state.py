@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from .. import progress
-from ..jobs.limits import FAR
 from ..state import groups, history, tables
+from ..state.boots import counts
 from ..state.groups import Bools, Ints
 from ..state.periods import Found, Periods
+from ..state.records import CLOSED, OPEN, Records
 from ..state.snapshots import parts as parts_of
 from ..state.store import Store
-from ..state.values import DAY, ints, known
+from ..state.values import DAY, UNKNOWN, ints, known
 from . import figures as shared
 from . import numbers, values
 from .figures import (
@@ -207,12 +209,9 @@ class _Asked:
         """The devices of a stretch of time: what was before it is neither lost nor unheard."""
         devices, figures = self._devices, self.figures
         _, pieces = self._periods.of_devices(self._low, self._high)
-        boots = dict(
-            self._db.execute(
-                "SELECT device, count(*) FROM boots WHERE first < ? AND last >= ? GROUP BY device",
-                (self._high, self._low),
-            )
-        )
+        every = self._boots()
+        inside = (every["first"] < self._high) & (every["last"] >= self._low)
+        boots = Counter(every["device"][inside].tolist())
         starts: dict[str, int] = {}
         for reboot in figures.reboots:
             starts[reboot.device] = starts.get(reboot.device, 0) + reboot.starts
@@ -223,13 +222,15 @@ class _Asked:
         found = {}
         for numbered in (True, False):
             sums = self._periods.devices(pieces, numbered)
-            delays = groups.percentiles(sums.group, sums.delays, len(sums.device), _PARTS) / 1000
-            positions = devices.position(sums.device).tolist()
-            of = zip(*(sums.sums[name].tolist() for name in _COUNTED), strict=True)
+            delays = groups.percentiles(*sums.lists["delays"], len(sums), _PARTS) / 1000
+            positions = devices.position(sums["device"]).tolist()
+            of = zip(*(sums[name].tolist() for name in _COUNTED), strict=True)
             rows = zip(
-                sums.device.tolist(), positions, sums.heard, of, delays.tolist(), strict=True
-            )
-            for number, n, heard, (received, lost, duplicates, reordered), parts in rows:
+                sums["device"].tolist(), positions, sums["heard"].tolist(), of, delays.tolist(),
+                strict=True,
+            )  # fmt: skip
+            for number, n, last, (received, lost, duplicates, reordered), parts in rows:
+                heard = None if last == UNKNOWN else last
                 if bool(devices.sent[n]) != numbered:
                     continue  # a board whose first messages had no numbers
                 p50, p95, p99 = _nones(parts)
@@ -250,22 +251,23 @@ class _Asked:
         return sorted(found.values(), key=lambda device: device.name)
 
     def _reboots(self) -> None:
-        rows = self._db.execute(
-            "SELECT devices.name, boots.boot, boots.first, "
-            f"CASE WHEN boots.boot - boots.before > {FAR} THEN 1 "
-            "ELSE boots.boot - boots.before END FROM boots "
-            "JOIN devices ON devices.id = boots.device "
-            "WHERE boots.before IS NOT NULL AND boots.first >= ? AND boots.first < ? "
-            "ORDER BY boots.first", (self._low, self._high),
-        )  # fmt: skip
-        first = self._first
-        self.figures.reboots = [
-            Reboot(name, boot, (at - first) / 1e6, starts) for name, boot, at, starts in rows
-        ]
+        boots = self._boots()
+        starts, first = counts(boots)[0], boots["first"]
+        some = np.flatnonzero((starts > 0) & (first >= self._low) & (first < self._high))
+        some = some[np.argsort(first[some], kind="stable")]
+        names = self._devices.names.take(pa.array(self._devices.position(boots["device"][some])))
+        columns = (boots["boot"], (first - self._first) / 1e6, starts)
+        rows = zip(names.to_pylist(), *(each[some].tolist() for each in columns), strict=True)
+        self.figures.reboots = [Reboot(*row) for row in rows]
+
+    def _boots(self) -> dict[str, Ints]:
+        """Return the numbers of all boots."""
+        both = [Records.bare(self._db, kind) for kind in (OPEN, CLOSED)]
+        return {name: np.concatenate([each[name] for each in both]) for name in OPEN.names}
 
     def _gaps(self) -> None:
         devices = self._devices
-        parts = [tables.of_boots(self._db, devices)[1], tables.open_silences(devices)]
+        parts = [tables.of_open(self._db, devices)[1], tables.open_silences(devices)]
         known = self._db.execute("SELECT part, stale FROM parts").fetchall()
         # What the table has of closed boots need not be made again.
         folder = self._file.parents[1] / "gaps"

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..jobs.limits import MOST
+from . import boots as closed_boots
 from . import counters, groups, history, unnumbered
-from .counts import counts
-from .groups import BIN, RANGE, Bools, Ints, Rows
-from .history import Additions, Came, Packs
-from .store import Place, Store, placed
-from .unnumbered import Unnumbered
-from .values import DAY, UNKNOWN, columns, ints, later
+from .boots import counts
+from .groups import Bools, Ints, Rows
+from .history import Arrivals, Came, Dead, Packs
+from .records import KNOWN, OPEN, SILENCES, UNNUMBERED, Records
+from .store import Place, StateError, Store, placed
+from .values import DAY, UNKNOWN, ints, known, later, least
 
 RANGES = 1000
 """Ranges of numbers that are known of a boot, at most; the highest stay."""
@@ -29,58 +27,6 @@ _SILENCES = 1000  # of a device; then the shorter half goes
 _NAMES = 1_000_000  # of devices whose numbers are remembered
 _MANY = 500  # names in one question
 _NOTHING = -1
-
-_BOOT = (
-    "first", "last", "received", "lowest", "lowest_at", "highest", "highest_at", "duplicates",
-    "reordered", "unsure", "floor", "old_missing", "old_since", "old_until", "before", "part",
-)  # fmt: skip
-SUMS = ("boots", "reboots", "received", "lost", "unheard", "duplicates", "reordered", "unsure")
-
-
-@dataclass
-class Arrivals:
-    """The packs of a batch that have device, boot and seq, in any order.
-
-    Times are microseconds since 1970.
-    """
-
-    row: Ints
-    """A number for each by which `Marked.copies` names it."""
-    device: Ints
-    """A position in `names`."""
-    names: list[str]
-    boot: Ints
-    seq: Ints
-    at: Ints
-    offset: Ints
-    delay: Ints
-    timed: Bools
-    """Whether the pack has a time of its own, and so a delay."""
-
-    @classmethod
-    def of(cls, table: pa.Table) -> Arrivals:
-        """Read a table with the columns row, device, boot, seq, at, offset, delay."""
-        devices = table["device"].combine_chunks().dictionary_encode()
-
-        def ints(name: str) -> Ints:
-            found: Ints = table[name].to_numpy().astype(np.int64, copy=False)
-            return found
-
-        timed = table["delay"].is_valid().to_numpy()
-        delay = table["delay"].fill_null(0).to_numpy().astype(np.int64, copy=False)
-        codes = devices.indices.to_numpy().astype(np.int64)
-        return cls(
-            ints("row"), codes, devices.dictionary.to_pylist(), ints("boot"), ints("seq"),
-            ints("at"), ints("offset"), delay, timed,
-        )  # fmt: skip
-
-    def sorted(self) -> Arrivals:
-        """In the order in which they arrived."""
-        order = np.lexsort((self.offset, self.at))
-        return Arrivals(
-            self.row[order], self.device[order], self.names, self.boot[order], self.seq[order],
-            self.at[order], self.offset[order], self.delay[order], self.timed[order],
-        )  # fmt: skip
 
 
 @dataclass
@@ -97,23 +43,24 @@ class Status:
 class Marked:
     """The meaning of a batch that is not yet written to the state."""
 
-    copies: Ints
-    """The rows of packs that came before."""
-    unsure: int
-    """Packs that may have come before: their boot has more gaps than are kept."""
-    boots: Sequence[tuple[Any, ...]]
-    seen: Sequence[tuple[Any, ...]]
-    shifted: Sequence[tuple[int, int]]
-    """The boots after new ones: which is before them now."""
-    devices: Sequence[tuple[Any, ...]]
-    silences: Sequence[tuple[Any, ...]]
-    crossed: Sequence[tuple[float, int]]
-    crowded: Sequence[int]
+    again: Callable[[], Marked]
+    """Mark the batch once more."""
+    before: Place | None
+    """The batch that was included last."""
+    closed: list[tuple[int]]
+    """The parts of closed boots: if they are others now, the batch has to be marked again."""
     statuses: Sequence[Status]
     now: int | None
-    unnumbered: Sequence[tuple[Any, ...]] = ()
+    copies: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """The rows of packs that came before."""
+    unsure: int = 0
+    """Packs that may have come before: their boot has more gaps than are kept."""
+    boots: Boots | None = None
+    unnumbered: Records | None = None
     counters: Sequence[counters.Row] = ()
-    past: Additions = field(default_factory=Additions)
+    steps: list[Records] = field(default_factory=list)
+    hours: list[Records] = field(default_factory=list)
+    dead: Sequence[Dead] = ()
 
 
 class State:
@@ -125,40 +72,46 @@ class State:
 
     def mark(
         self, arrivals: Arrivals, statuses: Sequence[Status] = (), now: int | None = None,
-        others: Unnumbered | None = None, came: Came | None = None,
+        others: Arrivals | None = None, came: Came | None = None,
     ) -> Marked:  # fmt: skip
         """Find the copies in a batch. The state does not change until `commit`.
 
         `others` are packs without numbers, and `came` says what all messages were.
         """
-        with self.store.named():
-            packs = Packs.none()
+        ids = [self.ids(names) for names in (arrivals.names, others.names if others else ())]
+
+        def mark() -> Marked:
+            db = self.store.db
+            marked = Marked(mark, self.store.place(), _parts(db), statuses, now)
+            packs: list[Packs] = []
             if len(arrivals.row):
-                boots = Boots(self, arrivals.sorted())
-                marked = boots.marked(statuses, now)
-                packs = boots.heard()
-            else:
-                nothing = np.empty(0, np.int64)
-                marked = Marked(nothing, 0, (), (), (), (), (), (), (), statuses, now)
-            if others is not None:
-                ids = self.ids(others.names)
-                marked.unnumbered = unnumbered.changed(self.store.db, ids, others)
-                if len(others.at):
-                    marked.past.devices.append(unnumbered.hours(ids, others))
-                    packs = packs.and_these(unnumbered.delays(ids, others))
-            marked.past.steps = history.steps_of(came or Came.nothing(), packs)
-            marked.past.dead = () if came is None else came.dead
-        return marked
+                boots = Boots(db, ids[0], arrivals.sorted())
+                marked.copies, marked.unsure = boots.packs.row[~boots.fresh], boots.unsure
+                marked.boots = boots
+                marked.hours.append(boots.hours)
+                packs.append(boots.heard())
+                if now is None:
+                    marked.now = int(arrivals.at.max())
+            if others is not None and len(others.at):
+                marked.unnumbered = unnumbered.changed(db, ids[1], others)
+                marked.hours.append(unnumbered.hours(ids[1], others))
+                packs.append(unnumbered.delays(ids[1], others))
+            marked.steps = history.steps_of(came or Came.nothing(), packs)
+            marked.dead = () if came is None else came.dead
+            return marked
+
+        with self.store.reading():
+            return mark()
 
     def numbered(self, keys: pa.Table) -> tuple[pa.Table, list[counters.Row]]:
         """Return packs whose boots are missing with their boots: see `counters`.
 
         The state does not change until the rows are committed, as those of `Marked`.
         """
-        with self.store.named():
-            devices = keys["device"].combine_chunks().dictionary_encode()
-            ids = self.ids(devices.dictionary.to_pylist())[devices.indices.to_numpy()]
-            return counters.numbered(self.store.db, keys, ids)
+        devices = keys["device"].combine_chunks().dictionary_encode()
+        ids = self.ids(devices.dictionary.to_pylist())[devices.indices.to_numpy()]
+        with self.store.reading() as db:
+            return counters.numbered(db, keys, ids)
 
     def commit(self, marked: Marked, place: Place) -> None:
         """Include a batch in the state, and note that it is.
@@ -170,10 +123,16 @@ class State:
             before = self.store.place()
             if before is not None and before.batch is not None and before[:2] == place[:2]:
                 return
+            if before != marked.before:
+                raise StateError(f"{self.store.file}: another query goes on with it")
+            if marked.closed != _parts(db):
+                rows = marked.counters
+                marked = marked.again()
+                marked.counters = rows
             _write(db, marked)
-            history.write(db, marked.past)
-            was = None if before is None else before.now
-            placed(db, place._replace(now=later(was, marked.now)))
+            history.write(db, marked.steps, marked.hours, marked.dead)
+            [now] = later(ints([None if before is None else before.now]), ints([marked.now]))
+            placed(db, place._replace(now=None if now == UNKNOWN else int(now)))
 
     def ids(self, names: Sequence[str]) -> Ints:
         """Return the numbers of devices, and give those that are new one."""
@@ -181,12 +140,15 @@ class State:
             self._ids.clear()
         missing = [name for name in names if name not in self._ids]
         if missing:
-            self._find(missing)
-            new = [(name,) for name in missing if name not in self._ids]
-            if new:
-                with self.store.writing() as db:
-                    db.executemany("INSERT INTO devices (name) VALUES (?)", new)
-                self._find([name for (name,) in new])
+            new: dict[str, int] = {}
+            with self.store.writing() as db:
+                (last,) = db.execute("SELECT coalesce(max(id), 0) FROM devices").fetchone()
+                if last:
+                    self._find(missing)
+                missing = sorted({name for name in missing if name not in self._ids})
+                new = {name: last + n for n, name in enumerate(missing, 1)}
+                db.executemany("INSERT INTO devices (name, id) VALUES (?, ?)", new.items())
+            self._ids.update(new)
         return np.fromiter((self._ids[name] for name in names), np.int64, len(names))
 
     def _find(self, names: Sequence[str]) -> None:
@@ -201,225 +163,174 @@ class State:
         self._ids.clear()
 
 
-class Boots:
-    """The boots in a batch: groups of its packs, sorted by device and boot."""
+def _parts(db: sqlite3.Connection) -> list[tuple[int]]:
+    return db.execute("SELECT part FROM parts").fetchall()
 
-    def __init__(self, state: State, packs: Arrivals) -> None:
-        self.db = state.store.db
+
+class Boots:
+    """The boots of a batch, and those whose first gap may change with them.
+
+    Its packs are in the order in which they arrived.
+    """
+
+    def __init__(self, db: sqlite3.Connection, ids: Ints, packs: Arrivals) -> None:
         self.packs = packs
-        device = state.ids(packs.names)[packs.device]
+        device = ids[packs.device]
         order = np.lexsort((packs.boot, device))
         first = groups.starts(device[order], packs.boot[order])
+        self.by_group, self.heads = order, np.flatnonzero(first)
+        """Packs by their boot, and where those of each begin."""
+        keys = device[order][first], packs.boot[order][first]
+        ids = keys[0][groups.starts(keys[0])]
+        self._pages = KNOWN.pages(ids)
+        self._devices, self._of = Records.paged(db, KNOWN, self._pages).including(ids)
+        boots = self._loaded(db, *keys)
+        self.was, self.present = boots.including(*keys)
+        """All boots as they were, and the places of those in the batch."""
+        self.new = ~known(self.was["received"])
+        self.of_device = np.searchsorted(self._devices["device"], self.was["device"])
         self.group = np.empty(len(order), np.int64)
-        self.group[order] = np.cumsum(first) - 1
-        self.device = device[order][first]  # of each group
-        self.boot = packs.boot[order][first]
-        self.groups = len(self.boot)
-        # Rows of packs by group, in the order of their arrival.
-        self.by_group = order
-        self.heads = np.flatnonzero(first)
-        self._load()
+        self.group[order] = self.present[np.cumsum(first) - 1]
+        """The place of the boot of each pack."""
+        self._mark()
 
-    def _load(self) -> None:
-        names = ", ".join(f"boots.{name}" for name in _BOOT)
-        keys = json.dumps([*zip(self.device.tolist(), self.boot.tolist(), strict=True)])
-        rows = self.db.execute(
-            f"SELECT boots.id, seen.ranges, seen.delays, {names} FROM json_each(?) AS keys "
-            "LEFT JOIN boots ON boots.device = json_extract(keys.value, '$[0]') "
-            "AND boots.boot = json_extract(keys.value, '$[1]') "
-            "LEFT JOIN seen ON seen.id = boots.id ORDER BY keys.key", (keys,),
-        ).fetchall()  # fmt: skip
-        found = columns(rows, ("id", "ranges", "delays", *_BOOT))
-        self.id: list[int | None] = found["id"]
-        self.new = np.array([one is None for one in self.id], np.bool_)
-        self.was = {name: ints(found[name]) for name in _BOOT}
-        self.range_group, self.ranges = groups.unpacked(found["ranges"], RANGE)
-        self.delay_group, self.delays = groups.unpacked(found["delays"], BIN)
+    def _loaded(self, db: sqlite3.Connection, device: Ints, boot: Ints) -> Records:
+        boots = Records.paged(db, OPEN, self._pages)
+        top = self._devices["top"][np.searchsorted(self._devices["device"], device)]
+        # The highest boot of a device is open, and nothing is behind it.
+        some = known(top) & (boot != top)
+        self._closed, self._parts = closed_boots.near(db, device[some], boot[some])
+        boots.numbers["closed"] = np.full(len(boots), UNKNOWN)
+        self._closed.numbers["closed"] = np.arange(len(self._closed))
+        if not len(self._closed):
+            return boots
+        boots = boots.and_these(self._closed)
+        return boots.take(np.lexsort((boots["boot"], boots["device"])))
 
-    def marked(self, statuses: Sequence[Status], now: int | None) -> Marked:
-        """See `State.mark`."""
-        fresh, unsure = self._fresh()
-        self._is_fresh = fresh
-        boots = self._boots(fresh, unsure)
-        boots["before"], shifted = self._before()
-        sums = self._sums(boots, shifted)
-        hours = history.hours_of(self, fresh, self._is_reordered, boots["before"], sums)
-        ids = self._numbers()
-        range_group, ranges = self._ranges(fresh & ~unsure, boots)
-        timed = np.flatnonzero(fresh & self.packs.timed)
-        more_group, more = groups.bins(self.group[timed], self.packs.delay[timed])
-        delay_group, delays = groups.merged((self.delay_group, self.delays), (more_group, more))
-        seen = zip(
-            ids,
-            groups.packed(range_group, ranges, self.groups),
-            groups.packed(delay_group, delays, self.groups),
-            strict=True,
+    def _mark(self) -> None:
+        packs, order, was = self.packs, self.by_group, self.was
+        floor = was["floor"]
+        new, group, ranges = groups.joined(
+            *was.lists["ranges"], self.group[order], packs.seq[order], packs.at[order], floor
         )
-        rows = zip(
-            ids, self.device.tolist(), self.boot.tolist(),
-            *(_nulls(boots[name]) for name in _BOOT[:-1]), strict=True,
-        )  # fmt: skip
-        devices = _Devices(self, fresh, boots["first"], sums, (more_group, more))
-        return Marked(
-            self.packs.row[~fresh], int(unsure.sum()), list(rows), list(seen), shifted,
-            devices.rows(), devices.silences, devices.crossed, devices.crowded, statuses,
-            now if now is not None else int(self.packs.at.max()),
-            past=Additions(devices=[hours]),
-        )  # fmt: skip
+        self.fresh = np.empty(len(order), np.bool_)
+        self.fresh[order] = new
+        """Which packs did not come before."""
+        unsure = self.fresh & (packs.seq <= floor[self.group])
+        self.unsure = int(np.count_nonzero(unsure))
+        self.reordered = self._reordered()
+        bins = groups.binned(packs.delay)
+        timed = self.fresh & packs.timed
+        delays = groups.merged(was.lists["delays"], (self.group[timed], bins[timed]))
+        numbers = self._numbers(group, ranges, unsure)
+        group, ranges = self._kept(group, ranges, numbers)
+        lists = {"ranges": (group, ranges), "delays": delays}
+        self.now = Records(OPEN, numbers, lists)
+        self.hours = history.hours_of(self, groups.shortened(bins), self._grown())
+        self._heard()
 
     def heard(self) -> Packs:
-        """Return all packs, with the delays of those that are no copies; after `marked`."""
+        """Return all packs, with the delays of those that are no copies."""
         packs = self.packs
-        return Packs(self.device[self.group], packs.at, packs.delay, self._is_fresh & packs.timed)
+        counted = self.fresh & packs.timed
+        return Packs(self.now["device"][self.group], packs.at, packs.delay, counted)
 
-    def _fresh(self) -> tuple[Bools, Bools]:
-        """Return which packs did not come before, and of these which may have."""
-        packs = self.packs
-        order = np.lexsort((packs.seq, self.group))
-        group, seq = self.group[order], packs.seq[order]
-        first = groups.starts(group, seq)
-        once = order[first]
-        known = groups.inside(self.range_group, self.ranges, group[first], seq[first])
-        fresh = np.zeros(len(order), np.bool_)
-        fresh[once[~known]] = True
-        floor = np.where(self.was["floor"] == UNKNOWN, _NOTHING, self.was["floor"])
-        return fresh, fresh & (packs.seq <= floor[self.group])
-
-    def _boots(self, fresh: Bools, unsure: Bools) -> dict[str, Ints]:
+    def _numbers(self, group: Ints, ranges: Rows, unsure: Bools) -> dict[str, Ints]:
         packs, was, new = self.packs, self.was, self.new
-        self._is_reordered = self._reordered(fresh)
-        at, heads = packs.at[self.by_group], self.heads
-        sums = {
-            "received": fresh,
-            "duplicates": ~fresh,
-            "reordered": self._is_reordered,
-            "unsure": unsure,
-        }
-        boots = {
-            name: np.where(new, 0, was[name]) + np.bincount(self.group[rows], None, self.groups)
-            for name, rows in sums.items()
-        }
-        low, high = np.minimum.reduceat(at, heads), np.maximum.reduceat(at, heads)
-        boots["first"] = np.where(new, low, np.minimum(was["first"], low))
-        boots["last"] = np.where(new, high, np.maximum(was["last"], high))
-        for name in ("lowest", "lowest_at", "highest", "highest_at"):
-            boots[name] = was[name].copy()
-        rows = np.flatnonzero(fresh)
-        rows = rows[np.lexsort((packs.seq[rows], self.group[rows]))]
-        begins = groups.starts(self.group[rows])
-        for name, ends in (("lowest", begins), ("highest", np.append(begins[1:], True))):
-            if not len(rows):
-                break
-            end = rows[ends]
-            group, seq = self.group[end], packs.seq[end]
-            beyond = seq < was[name][group] if name == "lowest" else seq > was[name][group]
-            better = new[group] | beyond
-            boots[name][group[better]] = seq[better]
-            boots[f"{name}_at"][group[better]] = packs.at[end][better]
-        for name in ("floor", "old_missing", "old_since", "old_until"):
-            boots[name] = was[name].copy()
+        now = dict(was.numbers)
+        count = len(was)
+        for name, rows in (
+            ("received", self.fresh), ("duplicates", ~self.fresh), ("reordered", self.reordered),
+        ):  # fmt: skip
+            now[name] = np.where(new, 0, was[name]) + np.bincount(self.group[rows], None, count)
+        at, mine = packs.at[self.by_group], self.present
+        now["first"], now["last"] = was["first"].copy(), was["last"].copy()
+        now["first"][mine] = least(was["first"][mine], np.minimum.reduceat(at, self.heads))
+        now["last"][mine] = np.maximum(was["last"][mine], np.maximum.reduceat(at, self.heads))
+        begins = groups.starts(group)
+        ends = np.append(begins[1:], True)[: len(group)]
+        # The lowest number of a boot that has a floor is not in a range.
+        lowest = begins & ~known(was["floor"])[group]
+        for name, end, some in (("lo", "lowest", lowest), ("hi", "highest", ends)):
+            for part in ("", "_at"):
+                now[end + part] = now[end + part].copy()
+                now[end + part][group[some]] = ranges[name + part][some]
+        for row in np.flatnonzero(unsure).tolist():
+            one = self.group[row]
+            if packs.seq[row] < now["lowest"][one]:
+                now["lowest"][one], now["lowest_at"][one] = packs.seq[row], packs.at[row]
         # One that comes below the floor may be one of the numbers that are missing there.
-        late = np.bincount(self.group[unsure], None, self.groups)
-        some = late > 0
-        boots["old_missing"][some] = np.maximum(boots["old_missing"][some] - late[some], 0)
-        return boots
+        late = np.bincount(self.group[unsure], None, count)
+        missing = was["old_missing"]
+        now["old_missing"] = np.where(late > 0, np.maximum(missing - late, 0), missing)
+        # The boot before is another one if that is new, and its highest number may be.
+        same = now["device"][1:] == now["device"][:-1]
+        touched = np.zeros(count, np.bool_)
+        touched[self.present] = True
+        follows = 1 + np.flatnonzero(same & (new[1:] | touched[:-1]))
+        for name, of in (("before", "boot"), ("before_at", "highest_at")):
+            now[name] = now[name].copy()
+            now[name][follows] = now[of][follows - 1]
+        return now
 
-    def _before(self) -> tuple[Ints, list[tuple[int, int]]]:
-        """Return the boot before each, and the boots after new ones.
+    def _grown(self) -> dict[str, Ints]:
+        """By how much lost and unheard grow, for each boot.
 
-        Of the latter, it is their new one before, and their number.
+        What a new boot changes of those that are not in the batch counts for one that is.
         """
-        before = self.was["before"].copy()
-        of_same = self.device[1:] == self.device[:-1]
-        below = np.where(of_same, self.boot[:-1], UNKNOWN)
-        above = np.where(of_same, self.boot[1:], np.iinfo(np.int64).max)
-        new = np.flatnonzero(self.new)
-        keys = zip(self.device[new].tolist(), self.boot[new].tolist(), strict=True)
-        rows = self.db.execute(
-            "WITH new AS (SELECT key, json_extract(value, '$[0]') AS device, "
-            "json_extract(value, '$[1]') AS boot FROM json_each(?)) "
-            "SELECT boot, (SELECT max(boot) FROM boots WHERE device = new.device "
-            "AND boot < new.boot), (SELECT id FROM boots WHERE device = new.device "
-            "AND boot > new.boot ORDER BY boot LIMIT 1) FROM new ORDER BY key",
-            (json.dumps([*keys]),),
-        ).fetchall()
-        before[new] = ints([last for _, last, _ in rows])
-        shifted = []
-        for one, (boot, _, following) in zip(new.tolist(), rows, strict=True):
-            if following is None:
-                continue
-            text = "SELECT boot FROM boots WHERE id = ?"
-            (later_boot,) = self.db.execute(text, (following,)).fetchone()
-            if one == len(above) or later_boot < above[one]:
-                shifted.append((boot, following))
-        before[1:] = np.maximum(before[1:], below)
-        return before, shifted
+        grown = {}
+        then, now = counts(self.was.numbers), counts(self.now.numbers)
+        others = np.ones(len(self.now), np.bool_)
+        others[self.present] = False
+        device = self.now["device"]
+        for name, n in (("lost", 1), ("unheard", 2)):
+            grown[name] = now[n] - np.where(self.new, 0, then[n])
+            moved = np.flatnonzero(others & (grown[name] != 0))
+            to = self.present[np.searchsorted(device[self.present], device[moved])]
+            np.add.at(grown[name], to, grown[name][moved])
+        return grown
 
-    def _sums(self, boots: dict[str, Ints], shifted: Sequence[tuple[int, int]]) -> dict[str, Ints]:
-        """By how much the sums of devices grow, for each group."""
-        counted = dict(zip(("reboots", "lost", "unheard"), counts(boots, self.boot), strict=True))
-        was = {name: np.where(self.new, 0, self.was[name]) for name in SUMS if name in self.was}
-        was |= {
-            name: np.where(self.new, 0, old)
-            for name, old in zip(counted, counts(self.was, self.boot), strict=True)
-        }
-        sums = {name: (counted | boots)[name] - was[name] for name in was}
-        sums["boots"] = self.new.astype(np.int64)
-        if shifted:
-            text = "SELECT device, boot, lowest, highest, received, before FROM boots WHERE id = ?"
-            rows = [self.db.execute(text, (number,)).fetchone() for _, number in shifted]
-            found = columns(rows, ("device", "boot", "lowest", "highest", "received", "before"))
-            then = {name: ints(values) for name, values in found.items()}
-            now = {**then, "before": ints([before for before, _ in shifted])}
-            # Any group of the device will do: they are added up.
-            group = np.searchsorted(self.device, then["device"])
-            for name, new, old in zip(
-                counted, counts(now, then["boot"]), counts(then, then["boot"]), strict=True
-            ):
-                np.add.at(sums[name], group, new - old)
-        return sums
-
-    def _reordered(self, fresh: Bools) -> Bools:
+    def _reordered(self) -> Bools:
         """Return which fresh packs came after one with a larger number."""
-        order, heads = self.by_group, self.heads
-        seq, group = self.packs.seq[order], self.group[order]
-        before = np.where(self.new, _NOTHING, self.was["highest"])
-        # The numbers by their ranks, so that a group's can be put above those of the one before.
-        _, rank = np.unique(np.concatenate([seq, before]), return_inverse=True)
-        rank, start = rank[: len(seq)], rank[len(seq) :]
-        base = group * (len(seq) + len(before))
-        highest = np.maximum.accumulate(np.maximum(rank, start[group]) + base)
-        earlier = np.empty(len(seq), np.int64)
-        earlier[1:] = highest[:-1]
-        earlier[heads] = start + base[heads]
+        group, seq = self.group[self.by_group], self.packs.seq[self.by_group]
+        highest = np.where(self.new, _NOTHING, self.was["highest"])
+        first = np.zeros(len(seq), np.bool_)
+        first[self.heads] = True
+        before = np.append(0, seq[:-1])
+        before[first] = highest[group[first]]
+        # Most boots have none, and need no more than that.
+        odd = np.zeros(len(highest), np.bool_)
+        odd[group[seq < before]] = True
+        some = np.flatnonzero(odd[group])
         found = np.zeros(len(seq), np.bool_)
-        found[order] = rank + base < earlier
-        return found & fresh
+        if not len(some):
+            return found
+        group, seq, first = group[some], seq[some], first[some]
+        # The numbers by their ranks, so that a group's can be put above those of the one before.
+        _, rank = np.unique(np.concatenate([seq, before[some]]), return_inverse=True)
+        rank, start = rank[: len(seq)], rank[len(seq) :]
+        base = np.cumsum(first) * 2 * len(seq)
+        earlier = np.maximum.accumulate(start + base)
+        found[self.by_group[some]] = rank + base < earlier
+        return found & self.fresh
 
-    def _numbers(self) -> list[int]:
-        """The number of each boot; of new ones those that follow."""
-        (most,) = self.db.execute("SELECT coalesce(max(id), 0) FROM boots").fetchone()
-        numbers = []
-        for known in self.id:
-            if known is None:
-                most += 1
-            numbers.append(most if known is None else known)
-        return numbers
-
-    def _ranges(self, sure: Bools, boots: dict[str, Ints]) -> tuple[Ints, Rows]:
-        """The ranges with the fresh packs, and no more of them in a boot than are kept."""
-        packs = self.packs
-        group, rows = groups.joined(
-            self.range_group, self.ranges, self.group[sure], packs.seq[sure], packs.at[sure]
-        )
-        sizes = np.bincount(group, None, self.groups)
+    def _kept(
+        self, group: Ints, ranges: Rows, boots: dict[str, Ints]
+    ) -> tuple[Ints, Rows]:  # fmt: skip
+        """The ranges of boots, and no more of them in a boot than are kept."""
+        sizes = np.bincount(group, None, len(self.was))
+        many = np.flatnonzero(sizes > RANGES).tolist()
+        if not many:
+            return group, ranges
+        for name in ("floor", "old_missing", "old_since", "old_until"):
+            boots[name] = boots[name].copy()
         ends = np.cumsum(sizes)
-        keep = np.ones(len(rows), np.bool_)
-        for one in np.flatnonzero(sizes > RANGES).tolist():
+        keep = np.ones(len(ranges), np.bool_)
+        for one in many:
             begin = int(ends[one] - sizes[one])
             end = int(ends[one]) - RANGES  # the first that stays
             keep[begin:end] = False
-            gone = rows[begin : end + 1]
+            gone = ranges[begin : end + 1]
             missing = gone["lo"][1:] - gone["hi"][:-1] - 1
             since = np.minimum(gone["hi_at"][:-1], gone["lo_at"][1:])
             until = np.maximum(gone["hi_at"][:-1], gone["lo_at"][1:])
@@ -432,141 +343,85 @@ class Boots:
             boots["floor"][one] = int(gone["lo"][-1]) - 1
             boots["old_missing"][one] = min(total, MOST)
             boots["old_since"][one], boots["old_until"][one] = since.min(), until.max()
-        return group[keep], rows[keep]
+        return group[keep], ranges[keep]
 
+    # Devices
 
-class _Devices:
-    """The changes of a batch to the devices in it."""
-
-    def __init__(
-        self, batch: Boots, fresh: Bools, firsts: Ints, sums: dict[str, Ints],
-        delays: tuple[Ints, Rows],
-    ) -> None:  # fmt: skip
-        self._batch, self._fresh, self._delays = batch, fresh, delays
-        self._firsts, self._sums = firsts, sums
-        first = groups.starts(batch.device)
-        self.of_group = np.cumsum(first) - 1
-        self.id = batch.device[first]
-        self.count = len(self.id)
-        self.silences: list[tuple[Any, ...]] = []
-        self.crossed: list[tuple[float, int]] = []
-        self.crowded: list[int] = []
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """For the table devices; fills `silences` too."""
-        known = self._batch.db.execute(
-            "SELECT heard, arrived, newest, intervals, delays, silences FROM json_each(?) "
-            "AS keys CROSS JOIN devices ON devices.id = keys.value ORDER BY keys.key",
-            (json.dumps(self.id.tolist()),),
-        ).fetchall()
-        was = columns(known, ("heard", "arrived", "newest", "intervals", "delays", "silences"))
-        packs = self._batch.packs
-        device = self.of_group[self._batch.group]
-        heard = np.full(self.count, UNKNOWN)
-        np.maximum.at(heard, device, packs.at)
-        more_group, more = self._delays
-        delay_group, delays = groups.merged(
-            groups.unpacked(was["delays"], BIN), (self.of_group[more_group], more)
-        )
-        arrived, newest, intervals, usual, kept = self._intervals(device, was)
-        begins = np.flatnonzero(groups.starts(self._batch.device))
-        first: list[int] = np.minimum.reduceat(self._firsts, begins).tolist()
-        sums = [np.add.reduceat(self._sums[name], begins).tolist() for name in SUMS]
-        return list(
-            zip(
-                (later(a, b) for a, b in zip(was["heard"], heard.tolist(), strict=True)),
-                arrived, newest, usual, intervals,
-                groups.packed(delay_group, delays, self.count),
-                kept, first, first, *sums, self.id.tolist(),
-                strict=True,
-            )
-        )  # fmt: skip
-
-    def _intervals(
-        self, device: Ints, was: dict[str, list[Any]]
-    ) -> tuple[list[Any], list[Any], list[bytes], list[float | None], list[int]]:
-        """Return for each device the last arrival, its boot, and the intervals.
-
-        That is the distribution of intervals, their median in seconds, and how many
-        silences are kept.
-        """
-        batch = self._batch
-        rows = np.flatnonzero(self._fresh)
-        rows = rows[np.argsort(device[rows], kind="stable")]
-        group, at = device[rows], batch.packs.at[rows]
-        first = groups.starts(group)
-        arrived = ints(was["arrived"])
-        since = np.empty(len(rows), np.int64)
-        since[1:] = at[:-1]
-        since[first] = arrived[group[first]]
-        none = since == UNKNOWN
+    def _heard(self) -> None:
+        """Note when devices were heard, and their intervals."""
+        packs, order, devices, of = self.packs, self.by_group, self._devices, self._of
+        now = {name: values.copy() for name, values in devices.numbers.items()}
+        group = self.of_device[self.group[order]]
+        heads = np.flatnonzero(groups.starts(group))
+        at = packs.at[order]
+        now["heard"][of] = later(now["heard"][of], np.maximum.reduceat(at, heads))
+        now["first"][of] = least(now["first"][of], np.minimum.reduceat(at, heads))
+        np.maximum.at(now["top"], group, packs.boot[order])
+        if len(heads) < len(self.heads):  # devices with several boots
+            order = np.argsort(self.of_device[self.group], kind="stable")
+        order = order[self.fresh[order]]
+        group, at, boot = self.of_device[self.group[order]], packs.at[order], packs.boot[order]
+        since, ends = history.intervals(group, at, now["arrived"])
+        none = ~known(since)
         wrong = ~none & (since - at > DAY)  # a clock that was wrong
         lasting = np.where(none | wrong, 0, np.maximum(at - since, 0))
-        ends = rows[np.append(first[1:], True)] if len(rows) else rows
-        newest = list(was["newest"])
-        last = list(was["arrived"])
-        for one, row in zip(device[ends].tolist(), ends.tolist(), strict=True):
-            last[one] = later(last[one], int(batch.packs.at[row]))
-            newest[one] = int(batch.boot[batch.group[row]])
-        old_group, old = groups.unpacked(was["intervals"], BIN)
-        bin_group, rows_ = groups.merged(
-            (old_group, old), groups.bins(group[~none], lasting[~none])
+        last = group[ends]
+        now["arrived"][last] = later(now["arrived"][last], at[ends])
+        now["newest"][last] = boot[ends]
+        intervals = groups.merged(
+            devices.lists["intervals"], (group[~none], groups.binned(lasting[~none]))
         )
-        median = groups.percentiles(bin_group, rows_, self.count, [0.5])[:, 0]
-        usual = [None if math.isnan(value) else value / 1e6 for value in median.tolist()]
-        n = np.bincount(bin_group, rows_["n"], self.count)
-        before = np.bincount(old_group, old["n"], self.count)
-        keep = ~none & ((n[group] <= _FEW) | (lasting > _KEPT * median[group]))
-        keep &= lasting > 0
-        boot = batch.boot[batch.group[rows]]
-        self.silences = list(
-            zip(
-                self.id[group[keep]].tolist(), boot[keep].tolist(), since[keep].tolist(),
-                at[keep].tolist(), strict=True,
-            )
-        )  # fmt: skip
-        crossing = np.flatnonzero((before <= _FEW) & (n > _FEW) & (before > 0)).tolist()
-        self.crossed = [(_KEPT * float(median[d]), int(self.id[d])) for d in crossing]
-        kept = np.array(was["silences"], np.int64) + np.bincount(group[keep], None, self.count)
-        self.crowded = self.id[kept > _SILENCES].tolist()
-        return (
-            last, newest, groups.packed(bin_group, rows_, self.count), usual, kept.tolist()
-        )  # fmt: skip
+        self._devices = Records(KNOWN, now, {"intervals": intervals})
+        few, median = _usual(self._devices)
+        keep = ~none & (lasting > 0) & (few[group] | (lasting > _KEPT * median[group]))
+        spans = {
+            "device": now["device"][group], "boot": boot, "since": since, "until": at,
+        }  # fmt: skip
+        self._silences = Records(SILENCES, {n: each[keep] for n, each in spans.items()}, {})
+
+    # Into the file
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Write the boots, and their devices."""
+        self._devices.save(db, self._pages)
+        changed = np.zeros(len(self.now), np.bool_)
+        for name in OPEN.names:
+            changed |= self.now[name] != self.was[name]
+        of_closed = self.was["closed"]
+        kept = ~known(of_closed) | changed
+        boots = self.now if kept.all() else self.now.take(kept)
+        boots.save(db, self._pages)
+        opened = of_closed[known(of_closed) & changed]
+        more = closed_boots.reopen(db, self._closed.take(opened), self._parts[opened])
+        self._silences.and_these(more).append(db, lambda every: _unusual(db, every))
+
+
+def _usual(devices: Records) -> tuple[Bools, Rows]:
+    """Return of which devices few intervals are known, and the median of each, in us."""
+    group, bins = devices.lists["intervals"]
+    few = np.bincount(group, bins["n"], len(devices)) <= _FEW
+    return few, groups.percentiles(group, bins, len(devices), [0.5])[:, 0]
+
+
+def _unusual(db: sqlite3.Connection, silences: Records) -> Records:
+    """Return the silences that are to be kept, now that more is known of their devices."""
+    devices = Records.paged(db, KNOWN, KNOWN.pages(silences["device"]))
+    few, median = _usual(devices)
+    of = np.searchsorted(devices["device"], silences["device"])
+    lasting = silences["until"] - silences["since"]
+    keep = np.flatnonzero(few[of] | (lasting > _KEPT * median[of]))
+    keep = keep[np.lexsort((-lasting[keep], of[keep]))]
+    begins = np.flatnonzero(groups.starts(of[keep]))
+    size = np.diff(np.append(begins, len(keep)))
+    rank = np.arange(len(keep)) - np.repeat(begins, size)
+    return silences.take(keep[(rank < _SILENCES // 2) | np.repeat(size <= _SILENCES, size)])
 
 
 def _write(db: sqlite3.Connection, marked: Marked) -> None:
-    _reopen(db, marked)
-    names = _BOOT[:-1]
-    db.executemany(
-        f"INSERT INTO boots (id, device, boot, {', '.join(names)}) "
-        f"VALUES ({', '.join('?' * (3 + len(names)))}) "
-        "ON CONFLICT (id) DO UPDATE SET part = NULL, "
-        + ", ".join(f"{name} = excluded.{name}" for name in names),
-        marked.boots,
-    )
-    db.executemany("UPDATE boots SET before = ?, part = NULL WHERE id = ?", marked.shifted)
-    db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", marked.seen)
-    sums = ", ".join(f"{name} = {name} + ?" for name in SUMS)
-    db.executemany(
-        "UPDATE devices SET heard = ?, arrived = ?, newest = ?, usual = ?, intervals = ?, "
-        f"delays = ?, silences = ?, first = min(coalesce(first, ?), ?), {sums} WHERE id = ?",
-        marked.devices,
-    )
-    db.executemany("INSERT INTO silences VALUES (?, ?, ?, ?)", marked.silences)
-    db.executemany("DELETE FROM silences WHERE until - since <= ? AND device = ?", marked.crossed)
-    for device in marked.crowded:
-        db.execute(
-            "DELETE FROM silences WHERE device = ?1 AND rowid NOT IN (SELECT rowid FROM silences "
-            "WHERE device = ?1 ORDER BY until - since DESC LIMIT ?2)",
-            (device, _SILENCES // 2),
-        )
-    for device in {device for _, device in marked.crossed} | {*marked.crowded}:
-        db.execute(
-            "UPDATE devices SET silences = "
-            "(SELECT count(*) FROM silences WHERE device = ?1) WHERE id = ?1",
-            (device,),
-        )
-    unnumbered.write(db, marked.unnumbered)
+    if marked.boots is not None:
+        marked.boots.write(db)
+    if marked.unnumbered is not None:
+        marked.unnumbered.save(db, UNNUMBERED.pages(marked.unnumbered["device"]))
     counters.write(db, marked.counters)
     for told in marked.statuses:
         db.execute("INSERT OR IGNORE INTO devices (name) VALUES (?)", (told.device,))
@@ -577,33 +432,3 @@ def _write(db: sqlite3.Connection, marked: Marked) -> None:
             "AND status_at - ?2 <= ?5, 0)",
             (told.status, told.at, told.offset, told.device, DAY),
         )
-
-
-def _reopen(db: sqlite3.Connection, marked: Marked) -> None:
-    """Note that what was written of some closed boots is no longer right.
-
-    They are those that change, and those after them, whose first gap may change too.
-    """
-    closed = db.execute("SELECT 1 FROM parts LIMIT 1").fetchone()
-    if closed is None:
-        return
-    keys = [(device, boot) for _, device, boot, *_ in marked.boots]
-    keys += [
-        key
-        for _, number in marked.shifted
-        for key in db.execute("SELECT device, boot FROM boots WHERE id = ?", (number,))
-    ]
-    for key in keys:
-        found = db.execute("SELECT part FROM boots WHERE device = ? AND boot = ?", key).fetchone()
-        if found is None or found[0] is None:
-            continue
-        rows = db.execute(
-            "SELECT id, part FROM boots WHERE device = ?1 AND (boot = ?2 OR before = ?2)", key
-        ).fetchall()
-        for number, part in rows:
-            db.execute("UPDATE parts SET stale = stale + 1 WHERE part = ?", (part,))
-            db.execute("UPDATE boots SET part = NULL WHERE id = ?", (number,))
-
-
-def _nulls(values: Ints) -> list[int | None]:
-    return [None if value == UNKNOWN else value for value in values.tolist()]

@@ -13,12 +13,11 @@ from ..delta_files import Added
 from ..jobs.limits import Bounds
 from ..jobs.parsing import Reads
 from . import taking
-from .arrivals import Arrivals, Marked, State
+from .arrivals import Marked, State
 from .groups import Bools
-from .history import Came
+from .history import Arrivals, Came
 from .store import Place
 from .taking import Fix, Taken
-from .unnumbered import Unnumbered
 
 _ROW = "row"
 WITHOUT_VALUE = (
@@ -47,7 +46,7 @@ class Batch:
         numbered = self._keys["seq"].is_valid()
         known = self._keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
         arrivals = Arrivals.of(pa.concat_tables([known, counted]))
-        others = Unnumbered.of(self._keys.filter(pc.invert(numbered)))
+        others = Arrivals.of(self._keys.filter(pc.invert(numbered)))
         came = Came.together([part.came for part in parts])
         self.messages = int(came.messages.sum())
         now = int(came.last.max()) if len(came.last) else None

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import groups
-from .groups import RANGE
+from . import boots, groups
 
 SCHEMA = """
 CREATE TABLE counters (device INTEGER PRIMARY KEY, boot INTEGER NOT NULL, recent BLOB NOT NULL);
@@ -50,19 +49,16 @@ class _Device:
 
     def __init__(self, db: sqlite3.Connection, number: int) -> None:
         row = db.execute(
-            "SELECT counters.boot, recent, highest, ranges FROM counters "
-            "LEFT JOIN boots ON boots.device = counters.device AND boots.boot = counters.boot "
-            "LEFT JOIN seen ON seen.id = boots.id WHERE counters.device = ?",
-            (number,),
+            "SELECT boot, recent FROM counters WHERE device = ?", (number,)
         ).fetchone()
-        boot, recent, highest, ranges = row or (FIRST, b"", None, None)
+        boot, recent = row or (FIRST, b"")
         self.number: int = number
         self.boot: int = boot
-        self._highest: int = -1 if highest is None else highest
         self._recent = {
             seq: (said, at) for seq, said, at in np.frombuffer(recent, _RECENT).tolist()
         }
-        self._ranges = np.frombuffer(ranges or b"", RANGE)
+        self._ranges = boots.ranges(db, number, boot)
+        self._highest = int(self._ranges["hi"][-1]) if len(self._ranges) else -1
 
     def take(self, message: _Message) -> int:
         """Return the boot of the next message."""

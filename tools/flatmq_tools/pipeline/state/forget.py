@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from . import records
 from .history import packed_set, unpacked_set
 from .store import Store
-
-_BY_DEVICE = ("boots", "counters", "silences", "unnumbered", "device_steps")
 
 
 def remove(file: Path, device: str) -> int:
@@ -35,13 +34,14 @@ def _remove(db: sqlite3.Connection, number: int) -> int:
     """Remove all rows of a device by its number, which may be given to another one later."""
     db.execute(
         "UPDATE parts SET stale = stale + 1 WHERE part IN "
-        "(SELECT part FROM boots WHERE device = ? AND part IS NOT NULL)",
+        "(SELECT part FROM closed_boots WHERE device = ?)",
         (number,),
     )
-    db.execute("DELETE FROM seen WHERE id IN (SELECT id FROM boots WHERE device = ?)", (number,))
-    (boots,) = db.execute("SELECT count(*) FROM boots WHERE device = ?", (number,)).fetchone()
-    for table in _BY_DEVICE:
-        db.execute(f"DELETE FROM {table} WHERE device = ?", (number,))
+    boots = db.execute("DELETE FROM closed_boots WHERE device = ?", (number,)).rowcount
+    for kind in records.EVERY:
+        removed = records.forget(db, kind, number)
+        boots += removed if kind is records.OPEN else 0
+    db.execute("DELETE FROM counters WHERE device = ?", (number,))
     for width, at, kept in db.execute("SELECT width, at, devices FROM steps").fetchall():
         heard = unpacked_set(kept)
         if number in heard:

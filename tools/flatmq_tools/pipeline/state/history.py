@@ -6,18 +6,21 @@ report of a year reads days, one of an hour reads seconds.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from . import groups
-from .counts import counts
+from .boots import counts
 from .groups import SHORT, Bools, Ints, Rows
-from .values import DAY, UNKNOWN, columns, ints
+from .records import STEP, Records
+from .records import STEPS as STEPS_OF_DEVICES
+from .values import DAY, UNKNOWN
 
 if TYPE_CHECKING:
     from .arrivals import Boots
@@ -47,12 +50,6 @@ CREATE TABLE steps (
     packs INTEGER NOT NULL, dead INTEGER NOT NULL, first INTEGER, last INTEGER,
     devices BLOB, delays BLOB, PRIMARY KEY (width, at)
 );
-CREATE TABLE device_steps (
-    width INTEGER NOT NULL, at INTEGER NOT NULL, device INTEGER NOT NULL,
-    numbered INTEGER NOT NULL, first INTEGER, heard INTEGER, received INTEGER NOT NULL,
-    lost INTEGER NOT NULL, unheard INTEGER NOT NULL, duplicates INTEGER NOT NULL,
-    reordered INTEGER NOT NULL, delays BLOB, PRIMARY KEY (width, at, device, numbered)
-) WITHOUT ROWID;
 -- Hours of devices before it are in their days and months, too.
 CREATE TABLE folded (until INTEGER NOT NULL);
 CREATE TABLE dead (
@@ -64,10 +61,6 @@ CREATE TABLE dead_examples (
     reason TEXT NOT NULL, PRIMARY KEY (kind, at, "offset")
 ) WITHOUT ROWID;
 """
-_STEP = (
-    "at", "device", "numbered", "first", "heard", "received", "lost", "unheard", "duplicates",
-    "reordered",
-)  # fmt: skip
 
 
 class Dead(NamedTuple):
@@ -112,7 +105,65 @@ class Came:
 
 
 @dataclass
-class Packs:
+class Arrivals:
+    """Packs of a batch, all with device, boot and seq or all without, in any order.
+
+    Times are microseconds since 1970.
+    """
+
+    row: Ints
+    """A number for each by which `Marked.copies` names it."""
+    device: Ints
+    """A position in `names`."""
+    names: list[str]
+    boot: Ints
+    seq: Ints
+    at: Ints
+    offset: Ints
+    delay: Ints
+    timed: Bools
+    """Whether the pack has a time of its own, and so a delay."""
+    retained: Bools
+    copy: Bools
+    """Whether the broker marked it as retained, or as sent before."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Arrivals:
+        """Read a table with a column `row` and those of `taking.KEYS`."""
+        devices = table["device"].combine_chunks().dictionary_encode()
+        row, boot, seq, at, offset, delay = (
+            pc.fill_null(table[name], 0).to_numpy().astype(np.int64, copy=False)
+            for name in ("row", "boot", "seq", "at", "offset", "delay")
+        )
+        retained, again = (
+            pc.fill_null(table[name], False).to_numpy().astype(np.bool_, copy=False)
+            for name in ("retain", "dup")
+        )
+        return cls(
+            row, devices.indices.to_numpy().astype(np.int64), devices.dictionary.to_pylist(),
+            boot, seq, at, offset, delay, table["delay"].is_valid().to_numpy(),
+            retained, retained | again,
+        )  # fmt: skip
+
+    def sorted(self) -> Arrivals:
+        """In the order in which they arrived."""
+        order = np.lexsort((self.offset, self.at))
+        columns = ((n, v if n == "names" else v[order]) for n, v in vars(self).items())
+        return Arrivals(**dict(columns))
+
+
+def intervals(group: Ints, at: Ints, arrived: Ints) -> tuple[Ints, Bools]:
+    """Return since when each interval lasts that ends with an arrival, and the last of a group.
+
+    arrived  of each group: the last one before these, which are sorted by group
+    """
+    first = groups.starts(group)
+    since = np.append(UNKNOWN, at[:-1])[: len(at)]
+    since[first] = arrived[group[first]]
+    return since, np.append(first[1:], True)[: len(at)]
+
+
+class Packs(NamedTuple):
     """Packs of a batch, in any order."""
 
     device: Ints
@@ -122,178 +173,88 @@ class Packs:
     counted: Bools
     """Whether the delay counts."""
 
-    @classmethod
-    def none(cls) -> Packs:
-        """Return no packs."""
-        none = np.empty(0, np.int64)
-        return cls(none, none, none, np.empty(0, np.bool_))
-
-    def and_these(self, more: Packs) -> Packs:
-        """Return these packs and more."""
-        both = ((getattr(self, f.name), getattr(more, f.name)) for f in fields(self))
-        return Packs(*(np.concatenate(each) for each in both))
-
-
-@dataclass
-class Steps:
-    """Sums by steps of time; each array has one entry per step, unless it says otherwise."""
-
-    width: int
-    at: Ints
-    sums: Ints
-    """Messages, packs and dead letters: three rows."""
-    first: Ints
-    last: Ints
-    step: Ints
-    """With `device`: which devices were heard in a step; in any order, each pair once."""
-    device: Ints
-    group: Ints
-    """With `delays`: the bins of a step, sorted."""
-    delays: Rows
-
-
-@dataclass
-class DeviceSteps:
-    """Sums by steps of time and device: one entry in each array per step and device."""
-
-    width: int
-    at: Ints
-    device: Ints
-    numbered: Ints
-    first: Ints
-    heard: Ints
-    sums: Ints
-    """Received, lost, unheard, duplicates and reordered: five rows."""
-    group: Ints
-    delays: Rows
-
-
-@dataclass
-class Additions:
-    """The additions of a batch to the past."""
-
-    steps: list[Steps] = field(default_factory=list)
-    devices: list[DeviceSteps] = field(default_factory=list)
-    dead: Sequence[Dead] = ()
-
 
 # Sums of a batch
 
 
-def steps_of(came: Came, packs: Packs) -> list[Steps]:
+def steps_of(came: Came, packs: Sequence[Packs]) -> list[Records]:
     """Return what a batch adds to steps of all widths."""
     dead_at = np.array([one.at for one in came.dead], np.int64)
-    at = np.concatenate([came.at, packs.at, dead_at])
-    if not len(at):
+    parts = [came.at, *(each.at for each in packs), dead_at]
+    kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    numbers = {
+        "at": np.concatenate(parts), "messages": np.zeros_like(kind),
+        "packs": ((kind > 0) & (kind <= len(packs))).astype(np.int64),
+        "dead": (kind > len(packs)).astype(np.int64),
+        "first": np.full(len(kind), _FAR_AWAY), "last": np.full(len(kind), UNKNOWN),
+    }  # fmt: skip
+    for name in ("messages", "first", "last"):
+        numbers[name][kind == 0] = getattr(came, name)
+    devices, delays = (np.concatenate([[], *parts]).astype(np.int64) for parts in (
+        [each.device for each in packs], [each.delay[each.counted] for each in packs],
+    ))  # fmt: skip
+    at = np.flatnonzero(numbers["packs"])
+    counted = np.concatenate([np.empty(0, np.bool_), *(each.counted for each in packs)])
+    lists = {
+        "devices": (at, devices),
+        "delays": (at[counted], groups.shortened(groups.binned(delays))),
+    }
+    every = Records(STEP, numbers, lists)
+    if not len(every):
         return []
-    sums = np.zeros((3, len(at)), np.int64)
-    messages, end = len(came.at), len(came.at) + len(packs.at)
-    sums[0, :messages] = came.messages
-    sums[1, messages:end] = 1
-    sums[2, end:] = 1
-    first = np.full(len(at), _FAR_AWAY)
-    last = np.full(len(at), UNKNOWN)
-    first[:messages], last[:messages] = came.first, came.last
-    timed = packs.counted
-    delayed_at, delays = packs.at[timed], groups.binned(packs.delay[timed])
-    seconds = _unique(at // SECOND)
-    since = int(seconds[-STEPS[SECOND]]) * SECOND if len(seconds) > STEPS[SECOND] else UNKNOWN
-    some, those, later = (each >= since for each in (at, packs.at, delayed_at))
-    made = [
-        _folded(
-            SECOND, at[some], sums[:, some], first[some], last[some], packs.at[those],
-            packs.device[those], delayed_at[later], delays[later],
-        )
-    ]  # fmt: skip
-    if since != UNKNOWN:  # the seconds are not all there
-        made.append(
-            _folded(MINUTE, at, sums, first, last, packs.at, packs.device, delayed_at, delays)
-        )
-    for width in (HOUR, DAY) if len(made) > 1 else (MINUTE, HOUR, DAY):
-        fine = made[-1]
-        made.append(
-            _folded(
-                width, fine.at, fine.sums, fine.first, fine.last, fine.at[fine.step], fine.device,
-                fine.at[fine.group], fine.delays,
-            )
-        )  # fmt: skip
+    made = [_widened(every, SECOND)]
+    count = len(made[0])
+    if count > STEPS[SECOND]:
+        made = [made[0].take(np.arange(count - STEPS[SECOND], count)), _widened(every, MINUTE)]
+    for width in (MINUTE, HOUR, DAY)[len(made) - 1 :]:
+        made.append(_widened(made[-1], width))
     return made
 
 
-def _folded(
-    width: int, at: Ints, sums: Ints, first: Ints, last: Ints, heard_at: Ints, device: Ints,
-    delayed_at: Ints, delays: Rows,
-) -> Steps:  # fmt: skip
-    number = at // width
-    steps = _unique(number)
-    of = np.searchsorted(steps, number)
-    count = len(steps)
-    whole = np.zeros((3, count), np.int64)
-    earliest, latest = np.full(count, _FAR_AWAY), np.full(count, UNKNOWN)
-    for n, values in enumerate(sums):
-        whole[n] = np.bincount(of, values, count)
-    np.minimum.at(earliest, of, first)
-    np.maximum.at(latest, of, last)
-    most = int(device.max(initial=0)) + 1
-    pairs = _unique(np.searchsorted(steps, heard_at // width) * most + device)
-    group, bins = groups.added(np.searchsorted(steps, delayed_at // width), delays)
-    return Steps(
-        width, steps * width, whole, earliest, latest, pairs // most, pairs % most, group, bins
-    )
+def _widened(fine: Records, width: int, *names: str) -> Records:
+    """Return the sums of steps: in those of a width, of which none has the same in these names."""
+    at = fine["at"] // width * width
+    steps = {"width": np.full_like(at, width), "at": at}
+    return Records(fine.kind, fine.numbers | steps, fine.lists).summed("width", "at", *names)
 
 
-def _unique(values: Ints) -> Ints:
-    """Return the values, sorted, each once: several times as fast as numpy's."""
-    ranked = np.sort(values)
-    return ranked[groups.starts(ranked)]
-
-
-def hours_of(
-    boots: Boots, fresh: Bools, reordered: Bools, before: Ints, totals: dict[str, Ints]
-) -> DeviceSteps:
+def hours_of(boots: Boots, bins: Rows, totals: dict[str, Ints]) -> Records:
     """Return what packs with numbers add to the hours of devices.
 
-    fresh, reordered  which packs did not come before, and which came after a larger number
-    before            the boot before each, now
-    totals            by how much lost and unheard grow, for each boot: with what a new boot
-                      changes of boots that are not in the batch
+    bins    of the delay of each pack
+    totals  by how much lost and unheard grow, for each boot: with what a new boot changes of
+            boots that are not in the batch
     """
     order, packs = boots.by_group, boots.packs
-    group, at, seq, delay = (
-        each[order] for each in (boots.group, packs.at, packs.seq, packs.delay)
+    group, at = boots.group[order], packs.at[order]
+    fresh, reordered, timed = (
+        each[order] for each in (boots.fresh, boots.reordered, boots.fresh & packs.timed)
     )
-    fresh, reordered, timed = (each[order] for each in (fresh, reordered, packs.timed))
     first = groups.starts(group, at // HOUR)
     segment = np.cumsum(first) - 1
     heads = np.flatnonzero(first)
     of_segment = group[heads]
-    lost, unheard = _by_segment(boots, segment[fresh], of_segment, seq[fresh], before, totals)
-    steps, of = _device_steps(HOUR, at[heads], boots.device[of_segment], np.ones_like(heads))
-    mine = of[segment]
-    for n, marks in ((0, fresh), (3, ~fresh), (4, reordered)):
-        steps.sums[n] = np.bincount(mine[marks], None, len(steps.at))
-    np.add.at(steps.sums[1], of, lost)
-    np.add.at(steps.sums[2], of, unheard)
-    np.minimum.at(steps.first, mine, at)
-    np.maximum.at(steps.heard, mine, at)
-    timed = fresh & timed
-    steps.group, steps.delays = groups.bins(mine[timed], delay[timed])
-    return steps
-
-
-def _device_steps(width: int, at: Ints, device: Ints, numbered: Ints) -> tuple[DeviceSteps, Ints]:
-    """Return steps of devices without sums, and which of them each row is in."""
-    keys, of = np.unique(np.stack([at // width, device, numbered]), axis=1, return_inverse=True)
-    count = keys.shape[1]
-    steps = DeviceSteps(
-        width, keys[0] * width, keys[1], keys[2], np.full(count, _FAR_AWAY),
-        np.full(count, UNKNOWN), np.zeros((5, count), np.int64), *groups.bins(keys[0, :0], at[:0]),
+    lost, unheard = _by_segment(
+        boots, segment[fresh], of_segment, packs.seq[order][fresh], totals
     )  # fmt: skip
-    return steps, of.reshape(-1)
+    numbers = {
+        "device": boots.now["device"][of_segment], "numbered": np.ones_like(heads),
+        "first": np.minimum.reduceat(at, heads), "heard": np.maximum.reduceat(at, heads),
+        "lost": lost, "unheard": unheard,
+    }  # fmt: skip
+    for name, rows in (("received", fresh), ("duplicates", ~fresh), ("reordered", reordered)):
+        numbers[name] = np.bincount(segment[rows], None, len(heads))
+    return hours(at[heads], numbers, groups.added(segment[timed], bins[order][timed]))
+
+
+def hours(at: Ints, numbers: dict[str, Ints], delays: tuple[Ints, Rows]) -> Records:
+    """Return the hours in which something came at these times."""
+    steps = {"width": np.full_like(at, HOUR), "at": at // HOUR * HOUR}
+    return Records(STEPS_OF_DEVICES, numbers | steps, {"delays": delays})
 
 
 def _by_segment(
-    boots: Boots, segment: Ints, group: Ints, seq: Ints, before: Ints, totals: dict[str, Ints]
+    boots: Boots, segment: Ints, group: Ints, seq: Ints, totals: dict[str, Ints]
 ) -> tuple[Ints, Ints]:
     """By how much lost and unheard of a boot grow in each hour of it: what they are after each.
 
@@ -306,15 +267,16 @@ def _by_segment(
     np.maximum.at(high, segment, seq)
     begins = groups.starts(group)
     position = np.arange(count) - np.maximum.accumulate(np.where(begins, np.arange(count), 0))
-    names = ("lowest", "highest", "received", "before")  # of which `counts` makes what is lost
+    # Of these `counts` makes what is lost.
+    names = ("boot", "lowest", "highest", "received", "before")
     now = {name: boots.was[name].copy() for name in names}
     now["lowest"][boots.new], now["highest"][boots.new] = _FAR_AWAY, UNKNOWN
     now["received"][boots.new] = 0
-    _, was_lost, was_unheard = counts(now, boots.boot)
+    _, was_lost, was_unheard = counts(now)
     so_far = {
         "lost": np.where(boots.new, 0, was_lost), "unheard": np.where(boots.new, 0, was_unheard)
     }  # fmt: skip
-    now["before"] = before
+    now["before"] = boots.now["before"]
     grown = {name: np.zeros(count, np.int64) for name in so_far}
     for turn in range(int(position.max(initial=-1)) + 1):
         at = np.flatnonzero(position == turn)
@@ -322,7 +284,7 @@ def _by_segment(
         now["received"][of] += received[at]
         now["lowest"][of] = np.minimum(now["lowest"][of], low[at])
         now["highest"][of] = np.maximum(now["highest"][of], high[at])
-        _, lost, unheard = counts({name: now[name][of] for name in now}, boots.boot[of])
+        _, lost, unheard = counts({name: now[name][of] for name in now})
         for name, values in (("lost", lost), ("unheard", unheard)):
             grown[name][at] = values - so_far[name][of]
             so_far[name][of] = values
@@ -334,29 +296,9 @@ def _by_segment(
     return grown["lost"], grown["unheard"]
 
 
-def hours_of_others(packs: Packs, live: Bools, copy: Bools) -> DeviceSteps:
-    """Return what packs without numbers add to the hours of devices.
-
-    `live` are those that were not retained, `copy` those that the broker marked as sent
-    before.
-    """
-    steps, of = _device_steps(HOUR, packs.at, packs.device, np.zeros_like(packs.at))
-    steps.sums[0] = np.bincount(of[~copy], None, len(steps.at))
-    steps.sums[3] = np.bincount(of[copy], None, len(steps.at))
-    np.minimum.at(steps.first, of, packs.at)
-    np.maximum.at(steps.heard, of[live], packs.at[live])
-    steps.group, steps.delays = groups.bins(of[packs.counted], packs.delay[packs.counted])
-    return steps
-
-
-def _widened(fine: DeviceSteps, width: int) -> DeviceSteps:
-    steps, of = _device_steps(width, fine.at, fine.device, fine.numbered)
-    for row, values in zip(steps.sums, fine.sums, strict=True):
-        np.add.at(row, of, values)
-    np.minimum.at(steps.first, of, fine.first)
-    np.maximum.at(steps.heard, of, fine.heard)
-    steps.group, steps.delays = groups.added(of[fine.group], fine.delays)
-    return steps
+def summed(steps: Records) -> Records:
+    """Return steps of which no two have the same device."""
+    return steps.summed("width", "at", "device", "numbered")
 
 
 # Sets of devices
@@ -377,47 +319,53 @@ def packed_set(devices: Ints) -> bytes:
     return _DENSE + np.packbits(marks).tobytes()
 
 
-def unpacked_set(kept: bytes | None) -> Ints:
-    """Return the device numbers of a set, sorted; the opposite of `packed_set`."""
-    if not kept:
-        return np.empty(0, np.int64)
-    if kept[:1] == _SPARSE:
-        return np.frombuffer(kept, "<u4", offset=1).astype(np.int64)
-    return np.flatnonzero(np.unpackbits(np.frombuffer(kept, np.uint8, offset=1)))
+def unpacked_set(kept: bytes | None, more: Ints | None = None) -> Ints:
+    """Return the device numbers of a set, and more of them, sorted."""
+    if not kept or kept[:1] == _SPARSE:
+        found = np.frombuffer(kept or _SPARSE, "<u4", offset=1).astype(np.int64)
+    else:
+        found = np.flatnonzero(np.unpackbits(np.frombuffer(kept, np.uint8, offset=1)))
+    return found if more is None else groups.distinct(np.concatenate([found, more]))
 
 
 # Into the file
 
 
-def write(db: sqlite3.Connection, additions: Additions) -> None:
+def write(
+    db: sqlite3.Connection,
+    steps: Sequence[Records],
+    hours: Sequence[Records],
+    dead: Sequence[Dead],
+) -> None:
     """Add what a batch adds, in the transaction that is open."""
     fresh = False
-    for steps in additions.steps:
-        fresh |= _write_steps(db, steps)
-    _write_devices(db, additions.devices)
-    if additions.dead:
-        _write_dead(db, additions.dead)
+    for each in steps:
+        fresh |= _write_steps(db, each)
+    _write_devices(db, hours)
+    if dead:
+        _write_dead(db, dead)
     if fresh:
         _prune(db)
 
 
-def _write_steps(db: sqlite3.Connection, steps: Steps) -> bool:
-    """Add to steps; return whether any is new."""
-    count = len(steps.at)
-    begin = max(count - STEPS[steps.width], 0)
-    order = np.lexsort((steps.device, steps.step))
-    device = steps.device[order]
-    ends = np.searchsorted(steps.step[order], np.arange(count + 1)).tolist()
-    bins = np.searchsorted(steps.group, np.arange(count + 1)).tolist()
+def _write_steps(db: sqlite3.Connection, steps: Records) -> bool:
+    """Add to steps of a width; return whether any is new."""
+    bounds = {
+        name: np.searchsorted(group, np.arange(len(steps) + 1)).tolist()
+        for name, (group, _) in steps.lists.items()
+    }
     rows, new = [], False
-    for n in range(begin, count):
-        at = int(steps.at[n])
-        heard, delays = device[ends[n] : ends[n + 1]], steps.delays[bins[n] : bins[n + 1]]
-        messages, packs, dead = steps.sums[:, n].tolist()
-        first, last = _time(int(steps.first[n])), _time(int(steps.last[n]))
+    numbers = [steps[name].tolist() for name in STEP.names]
+    width = numbers[0][0]
+    for n in range(max(len(steps) - STEPS[width], 0), len(steps)):
+        _, at, messages, packs, dead, *ends = (column[n] for column in numbers)
+        first, last = map(_time, ends)
+        heard, delays = (
+            each[bounds[name][n] : bounds[name][n + 1]] for name, (_, each) in steps.lists.items()
+        )
         known = db.execute(
             "SELECT messages, packs, dead, first, last, devices, delays FROM steps "
-            "WHERE width = ? AND at = ?", (steps.width, at),
+            "WHERE width = ? AND at = ?", (width, at),
         ).fetchone()  # fmt: skip
         if known is None:
             new = True
@@ -425,119 +373,39 @@ def _write_steps(db: sqlite3.Connection, steps: Steps) -> bool:
             messages, packs, dead = messages + known[0], packs + known[1], dead + known[2]
             first = min((t for t in (first, known[3]) if t is not None), default=None)
             last = max((t for t in (last, known[4]) if t is not None), default=None)
-            heard = np.union1d(unpacked_set(known[5]), heard)
-            delays = _with(known[6], delays)
-        kept = groups.shortened(delays).tobytes()
-        rows.append((steps.width, at, messages, packs, dead, first, last, packed_set(heard), kept))
+            heard = unpacked_set(known[5], heard)
+            both = np.concatenate([np.frombuffer(known[6], SHORT), delays])
+            _, delays = groups.added(np.zeros(len(both), np.int64), both)
+        kept = packed_set(heard), delays.tobytes()
+        rows.append((width, at, messages, packs, dead, first, last, *kept))
     db.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     return new
-
-
-def _with(kept: bytes | None, bins: Rows) -> Rows:
-    """Return the sum of a distribution that was kept and another one."""
-    if not kept:
-        return bins
-    rows = np.concatenate([groups.lengthened(np.frombuffer(kept, SHORT)), bins])
-    return groups.added(np.zeros(len(rows), np.int64), rows)[1]
 
 
 def _time(found: int) -> int | None:
     return None if found in (_FAR_AWAY, UNKNOWN) else found
 
 
-def _write_devices(db: sqlite3.Connection, every: Sequence[DeviceSteps]) -> None:
+def _write_devices(db: sqlite3.Connection, every: Sequence[Records]) -> None:
     """Add to hours; they go into days and months once a later hour begins."""
     row = db.execute("SELECT until FROM folded").fetchone()
     until = _FAR_AGO if row is None else row[0]
     newest = until
-    for hours in every:
-        _add(db, hours)
-        if len(hours.at):
-            newest = max(newest, int(hours.at.max()))
-            _add_wider(db, _some(hours, hours.at < until))
+    for more in every:
+        more.append(db, summed)
+        newest = max(newest, int(more["at"].max(initial=until)))
+        _add_wider(db, more.take(more["at"] < until))
     if newest > until:
-        _add_wider(db, _hours(db, until, newest))
+        which = "WHERE width = ? AND at >= ? AND at < ? ORDER BY at, page"
+        _add_wider(db, Records.read(db, STEPS_OF_DEVICES, which, (HOUR, until, newest)))
         db.execute("DELETE FROM folded")
         db.execute("INSERT INTO folded VALUES (?)", (newest,))
 
 
-def _some(steps: DeviceSteps, which: Bools) -> DeviceSteps:
-    bins = which[steps.group]
-    place = np.cumsum(which) - 1
-    return DeviceSteps(
-        steps.width, steps.at[which], steps.device[which], steps.numbered[which],
-        steps.first[which], steps.heard[which], steps.sums[:, which],
-        place[steps.group[bins]], steps.delays[bins],
-    )  # fmt: skip
-
-
-def _hours(db: sqlite3.Connection, since: int, until: int) -> DeviceSteps:
-    """Return the hours that are kept from `since` up to `until`."""
-    rows = db.execute(
-        f"SELECT {', '.join(_STEP)}, delays FROM device_steps "
-        "WHERE width = ? AND at >= ? AND at < ?", (HOUR, since, until),
-    ).fetchall()  # fmt: skip
-    found = columns(rows, (*_STEP, "delays"))
-    at, device, numbered = (np.array(found[name], np.int64) for name in _STEP[:3])
-    first = np.array([_FAR_AWAY if t is None else t for t in found["first"]], np.int64)
-    sums = np.array([found[name] for name in _STEP[5:]], np.int64).reshape(5, -1)
-    group, short = groups.unpacked(found["delays"], SHORT)
-    return DeviceSteps(
-        HOUR, at, device, numbered, first, ints(found["heard"]), sums, group,
-        groups.lengthened(short),
-    )  # fmt: skip
-
-
-def _add_wider(db: sqlite3.Connection, hours: DeviceSteps) -> None:
-    if len(hours.at):
-        days = _widened(hours, DAY)
-        _add(db, days)
-        _add(db, _widened(days, MONTH))
-
-
-def _add(db: sqlite3.Connection, steps: DeviceSteps) -> None:
-    """Add to the steps of devices."""
-    blobs = _delays(db, steps)
-    lists = (
-        steps.at.tolist(), steps.device.tolist(), steps.numbered.tolist(),
-        *([_time(value) for value in each.tolist()] for each in (steps.first, steps.heard)),
-        *steps.sums.tolist(), blobs,
-    )  # fmt: skip
-    # NULL is what min and max of SQLite return if one of their arguments is NULL.
-    db.executemany(
-        f"INSERT INTO device_steps VALUES ({steps.width}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET "
-        "first = coalesce(min(first, excluded.first), first, excluded.first), "
-        "heard = coalesce(max(heard, excluded.heard), heard, excluded.heard), "
-        "received = received + excluded.received, lost = lost + excluded.lost, "
-        "unheard = unheard + excluded.unheard, duplicates = duplicates + excluded.duplicates, "
-        "reordered = reordered + excluded.reordered, delays = coalesce(excluded.delays, delays)",
-        zip(*lists, strict=True),
-    )  # fmt: skip
-
-
-def _delays(db: sqlite3.Connection, steps: DeviceSteps) -> list[bytes | None]:
-    """Return the delays of each step, with those that are kept; None if none is added."""
-    some = _unique(steps.group)
-    known: list[bytes | None] = [None] * len(some)
-    keys = np.stack([steps.at[some], steps.numbered[some]])
-    for at, numbered in np.unique(keys, axis=1).T.tolist():
-        mine = np.flatnonzero((keys[0] == at) & (keys[1] == numbered))
-        rows = db.execute(
-            "SELECT keys.key, delays FROM json_each(?) AS keys CROSS JOIN device_steps "
-            "ON width = ? AND at = ? AND numbered = ? AND device = keys.value",
-            (json.dumps(steps.device[some[mine]].tolist()), steps.width, at, numbered),
-        )
-        for n, blob in rows:
-            known[mine[n]] = blob
-    old_group, old = groups.unpacked(known, SHORT)
-    place = np.searchsorted(some, steps.group)
-    group, bins = groups.merged((old_group, groups.lengthened(old)), (place, steps.delays))
-    found: list[bytes | None] = [None] * len(steps.at)
-    blobs = groups.packed(group, groups.shortened(bins), len(some))
-    for n, blob in zip(some.tolist(), blobs, strict=True):
-        found[n] = blob
-    return found
+def _add_wider(db: sqlite3.Connection, more: Records) -> None:
+    for width in (DAY, MONTH):
+        more = _widened(more, width, "device", "numbered")
+        more.append(db, summed)
 
 
 def _write_dead(db: sqlite3.Connection, dead: Sequence[Dead]) -> None:

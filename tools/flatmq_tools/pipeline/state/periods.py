@@ -11,10 +11,10 @@ import numpy as np
 
 from . import groups, history
 from .groups import SHORT, Ints, Rows
+from .records import STEPS, Records
 from .values import DAY, columns
 
 _EVER = -(1 << 62)
-_SUMS = ("received", "lost", "unheard", "duplicates", "reordered")
 
 
 class Piece(NamedTuple):
@@ -38,18 +38,6 @@ class Found:
     last: int | None
     devices: list[Ints]
     """Which devices were heard in each step."""
-    group: Ints
-    delays: Rows
-
-
-@dataclass
-class DeviceSums:
-    """The sums of devices over some pieces; one entry per device."""
-
-    device: Ints
-    first: list[int | None]
-    heard: list[int | None]
-    sums: dict[str, Ints]
     group: Ints
     delays: Rows
 
@@ -119,7 +107,7 @@ class Periods:
         return Found(
             at, messages, packs, dead, first, last,
             [history.unpacked_set(kept) for kept in known["devices"]] if sets else [],
-            group, groups.lengthened(short),
+            group, short,
         )  # fmt: skip
 
     def counts(self, pieces: Sequence[Piece]) -> tuple[Ints, Ints]:
@@ -144,38 +132,19 @@ class Periods:
         stretch = _rounded(self._of_devices, since, until)
         return stretch, _cover(self._of_devices, *stretch, history.MONTH)
 
-    def devices(self, pieces: Sequence[Piece], numbered: bool) -> DeviceSums:
-        """Return what packs with numbers, or without, add up to in pieces."""
-        rows: list[tuple[Any, ...]] = []
-        blobs: list[tuple[int, bytes]] = []
-        names = ("device", "first", "heard", *_SUMS)
-        for piece in self._with_hours(pieces):
-            key = (*piece, numbered)
-            where = "WHERE width = ? AND at >= ? AND at < ? AND numbered = ?"
-            rows += self._db.execute(
-                "SELECT device, min(first), max(heard), "
-                f"{', '.join(f'sum({name})' for name in _SUMS)} "
-                f"FROM device_steps {where} GROUP BY device", key,
-            )  # fmt: skip
-            blobs += self._db.execute(
-                f"SELECT device, delays FROM device_steps {where} AND delays IS NOT NULL", key
-            )
-        known = columns(rows, names)
-        device, of = np.unique(np.array(known["device"], np.int64), return_inverse=True)
-        sums = {
-            name: np.bincount(of, np.array(known[name], np.float64), len(device)).astype(np.int64)
-            for name in _SUMS
-        }
-        first: list[int | None] = [None] * len(device)
-        heard: list[int | None] = [None] * len(device)
-        for n, begin, end in zip(of.tolist(), known["first"], known["heard"], strict=True):
-            first[n] = min((at for at in (first[n], begin) if at is not None), default=None)
-            heard[n] = max((at for at in (heard[n], end) if at is not None), default=None)
-        owners = np.array([owner for owner, _ in blobs], np.int64)
-        group, short = groups.unpacked([blob for _, blob in blobs], SHORT)
-        of_bin = np.searchsorted(device, owners[group]) if len(blobs) else group
-        group, delays = groups.added(of_bin, groups.lengthened(short))
-        return DeviceSums(device, first, heard, sums, group, delays)
+    def devices(self, pieces: Sequence[Piece], numbered: bool) -> Records:
+        """Return what packs with numbers, or without, add up to in pieces, for each device."""
+        every = [*self._with_hours(pieces)]
+        which = "WHERE width = ? AND at >= ? AND at < ? AND page = ?"
+        pages = "SELECT DISTINCT page FROM device_steps ORDER BY page"
+        sums = Records.of(STEPS, ())
+        for page in self._db.execute(pages).fetchall():
+            found = Records.of(STEPS, ())
+            for piece in every:
+                found = found.and_these(Records.read(self._db, STEPS, which, (*piece, *page)))
+            found = found.take(found["numbered"] == numbered)
+            sums = sums.and_these(found.summed("device"))
+        return sums
 
     def _with_hours(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
         """Yield pieces, and the hours that are not in the wider ones yet."""

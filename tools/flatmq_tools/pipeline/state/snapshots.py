@@ -1,9 +1,10 @@
 """The tables health, devices and gaps, made of the state.
 
-A boot is closed once a later one was heard and the last pack of it is a day old. The rows of some
-thousands of closed boots are a partition of the tables, with a number that no other one ever has:
-a refresh leaves it as it is, and replaces the rest. A pack that comes late opens its boot again,
-and what is left of that partition gets another number.
+A boot is closed once its last pack is a day old, or a hundred have followed, if it is neither the
+highest boot of its device nor the one that was heard last. The rows of some thousands of closed
+boots are a partition of the tables, with a number that no other one ever has: a refresh leaves it
+as it is, and replaces the rest. A pack that comes late opens its boot again, and what is left of
+that partition gets another number.
 """
 
 from __future__ import annotations
@@ -14,20 +15,26 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from ..delta import replace
 from ..tables import SNAPSHOTS, of
+from . import boots as closed_boots
 from . import tables
+from .groups import Ints
+from .records import KNOWN, Records
+from .records import OPEN as OPEN_BOOTS
 from .store import Place, Store
 from .tables import Devices
+from .values import DAY
 
 OPEN = 0
 """The partition of boots that are not closed."""
-_DAY = 86_400_000_000  # us
 _BOOTS = 5000  # in a partition, at most, as it is written again if one of them changes
 _MANY = 10_000  # boots that are closed without waiting for a day
+_OPEN = 100  # boots of a device that may be open before they are a day old
 
 
 class Snapshots:
@@ -67,7 +74,7 @@ class Snapshots:
             right = [part for (part,) in db.execute("SELECT part FROM parts WHERE NOT stale")]
             stale = db.execute("SELECT part, stale FROM parts WHERE stale").fetchall()
             devices = Devices(db)
-            found = [(OPEN, *tables.of_boots(db, devices))]
+            found = [(OPEN, *tables.of_open(db, devices))]
             found += [(part, *tables.of_part(db, devices, part)) for part, _ in stale]
         where = f"part NOT IN ({', '.join(map(str, right))})" if right else None
         lasting = _marked(OPEN, tables.open_silences(devices))
@@ -103,55 +110,56 @@ def _close(store: Store, written: set[int]) -> None:
         for part, stale in db.execute("SELECT part, stale FROM parts").fetchall():
             if stale or part not in written:
                 new = _number()
-                db.execute("UPDATE boots SET part = ? WHERE part = ?", (new, part))
+                db.execute("UPDATE closed_boots SET part = ? WHERE part = ?", (new, part))
                 db.execute("UPDATE parts SET part = ?, stale = 1 WHERE part = ?", (new, part))
         db.execute(
             "DELETE FROM parts "
-            "WHERE NOT EXISTS (SELECT 1 FROM boots WHERE boots.part = parts.part)"
+            "WHERE NOT EXISTS (SELECT 1 FROM closed_boots WHERE closed_boots.part = parts.part)"
         )
-        (now,) = db.execute("SELECT max(now) FROM place").fetchone()
-        if now is not None and _is_due(db, now):
-            while _close_some(db, now):
-                pass
+    with store.reading() as db:
+        due = len(_closable(db)[2])
+    if due:
+        with store.writing() as db:
+            _close_all(db, *_closable(db))
 
 
 def _number() -> int:
     return 1 + secrets.randbelow(1 << 53)
 
 
-_CLOSABLE = (
-    "FROM boots JOIN devices ON devices.id = boots.device "
-    "WHERE boots.part IS NULL AND boots.boot != devices.newest AND boots.last < ?"
-)
+def _closable(db: sqlite3.Connection) -> tuple[int, Records, Ints]:
+    """Return the time, the open boots, and which of them are to be closed: the oldest first.
 
-
-def _is_due(db: sqlite3.Connection, now: int) -> bool:
-    """Return whether boots are to be closed: once a day, or sooner if there are many."""
-    (count,) = db.execute(f"SELECT count(*) {_CLOSABLE}", (now - _DAY,)).fetchone()
+    That is once a day, or sooner if there are many.
+    """
+    (now,) = db.execute("SELECT coalesce(max(now), 0) FROM place").fetchone()
     (last,) = db.execute("SELECT max(closed) FROM parts").fetchone()
-    return count > 0 and (last is None or count >= _MANY or not -_DAY < now - last < _DAY)
+    boots, devices = (Records.paged(db, kind) for kind in (OPEN_BOOTS, KNOWN))
+    of = np.searchsorted(devices["device"], boots["device"])
+    behind = np.searchsorted(boots["device"], boots["device"], "right") - np.arange(len(of)) - 1
+    over = (boots["last"] < now - DAY) | (behind >= _OPEN)
+    for name in ("newest", "top"):
+        over &= boots["boot"] != devices[name][of]
+    some = np.flatnonzero(over)
+    due = last is None or len(some) >= _MANY or not -DAY < now - last < DAY
+    return now, boots, some[np.argsort(boots["last"][some], kind="stable")] if due else some[:0]
 
 
-def _close_some(db: sqlite3.Connection, now: int) -> bool:
-    """Close boots, as many as a partition has; return False if there was none.
+def _close_all(db: sqlite3.Connection, now: int, boots: Records, closable: Ints) -> None:
+    """Close boots, in partitions.
 
     With those of another one if half of that is free: otherwise there would be one for each day.
     """
-    small = db.execute(
-        "SELECT part FROM parts "
-        "WHERE (SELECT count(*) FROM boots WHERE boots.part = parts.part) < ? LIMIT 1",
-        (_BOOTS // 2,),
-    ).fetchone()
-    part = _number()
-    closed = db.execute(
-        f"UPDATE boots SET part = ? WHERE id IN (SELECT boots.id {_CLOSABLE} "
-        "ORDER BY boots.last LIMIT ?)",
-        (part, now - _DAY, _BOOTS),
-    ).rowcount
-    if not closed:
-        return False
-    if small is not None:
-        db.execute("UPDATE boots SET part = ? WHERE part = ?", (part, *small))
-        db.execute("DELETE FROM parts WHERE part = ?", small)
-    db.execute("INSERT INTO parts (part, closed, stale) VALUES (?, ?, 1)", (part, now))
-    return True
+    each = [(_number(), closable[at : at + _BOOTS]) for at in range(0, len(closable), _BOOTS)]
+    closed_boots.close(db, boots, each)
+    for part, _ in each:
+        small = db.execute(
+            "SELECT part FROM parts "
+            "WHERE (SELECT count(*) FROM closed_boots WHERE closed_boots.part = parts.part) < ? "
+            "LIMIT 1",
+            (_BOOTS // 2,),
+        ).fetchone()
+        if small is not None:
+            db.execute("UPDATE closed_boots SET part = ? WHERE part = ?", (part, *small))
+            db.execute("DELETE FROM parts WHERE part = ?", small)
+        db.execute("INSERT INTO parts (part, closed, stale) VALUES (?, ?, 1)", (part, now))

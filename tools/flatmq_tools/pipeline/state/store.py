@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from . import counters, history
+from . import counters, history, records
 
-_VERSION = 7
+_VERSION = 8
 _HINT = ": remove it while nothing runs; what it held is made again"
 _BUSY = 120.0  # s to wait for the other connection
 _SCHEMA = (
@@ -21,34 +21,11 @@ _SCHEMA = (
 CREATE TABLE place (query TEXT NOT NULL, batch INTEGER, now INTEGER);
 CREATE TABLE devices (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    heard INTEGER, arrived INTEGER, newest INTEGER, usual REAL, intervals BLOB, delays BLOB,
-    silences INTEGER NOT NULL DEFAULT 0,
-    boots INTEGER NOT NULL DEFAULT 0, reboots INTEGER NOT NULL DEFAULT 0, first INTEGER,
-    received INTEGER NOT NULL DEFAULT 0, lost INTEGER NOT NULL DEFAULT 0,
-    unheard INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
-    reordered INTEGER NOT NULL DEFAULT 0, unsure INTEGER NOT NULL DEFAULT 0,
     status TEXT, status_at INTEGER, status_offset INTEGER
 );
-CREATE TABLE boots (
-    id INTEGER PRIMARY KEY, device INTEGER NOT NULL, boot INTEGER NOT NULL,
-    first INTEGER, last INTEGER, received INTEGER, lowest INTEGER, lowest_at INTEGER,
-    highest INTEGER, highest_at INTEGER, duplicates INTEGER, reordered INTEGER, unsure INTEGER,
-    floor INTEGER, old_missing INTEGER, old_since INTEGER, old_until INTEGER,
-    before INTEGER, part INTEGER, UNIQUE (device, boot)
-);
-CREATE INDEX open_boots ON boots (device) WHERE part IS NULL;
-CREATE INDEX closed_boots ON boots (part) WHERE part IS NOT NULL;
-CREATE TABLE seen (id INTEGER PRIMARY KEY, ranges BLOB, delays BLOB);
-CREATE TABLE silences (
-    device INTEGER NOT NULL, boot INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL
-);
-CREATE TABLE unnumbered (
-    device INTEGER PRIMARY KEY, first INTEGER, heard INTEGER, arrived INTEGER, received INTEGER,
-    duplicates INTEGER, delays BLOB, intervals BLOB
-);
-CREATE INDEX silences_of ON silences (device, boot);
 CREATE TABLE parts (part INTEGER PRIMARY KEY, closed INTEGER, stale INTEGER NOT NULL);
 """
+    + records.SCHEMA
     + counters.SCHEMA
     + history.SCHEMA
 )

@@ -7,7 +7,6 @@ docs/telemetry.md says what can be counted. Percentiles are those of distributio
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from ..jobs.limits import MOST, QUIET, QUIET_S, QUIET_UNNUMBERED
 from . import groups
-from .counts import counts
-from .groups import BIN, RANGE, Ints
-from .values import columns, ints, known
+from .boots import counts, silences_of, totals
+from .groups import Ints
+from .records import CLOSED, KNOWN, OPEN, SILENCES, SUMS, UNNUMBERED, Records
+from .values import UNKNOWN, columns, known
 
 _TIME = pa.timestamp("us", "UTC")
 _DELAYS = ("delay_p50", "delay_p95", "delay_p99")
@@ -51,18 +51,7 @@ GAPS = pa.schema(
         ("until", _TIME), ("missing", pa.int64()),
     ]
 )  # fmt: skip
-OPEN = "boots.part IS NULL"
-"""The boots that may change."""
-
-_DEVICE = (
-    "id", "name", "heard", "arrived", "newest", "usual", "delays", "boots", "reboots", "first",
-    "received", "lost", "unheard", "duplicates", "reordered", "status", "status_at",
-)  # fmt: skip
-_UNNUMBERED = ("device", "first", "heard", "received", "duplicates", "delays", "intervals")
-_BOOT = (
-    "device", "boot", "first", "last", "received", "lowest", "lowest_at", "highest", "duplicates",
-    "reordered", "before", "old_missing", "old_since", "old_until",
-)  # fmt: skip
+_DEVICE = ("id", "name", "status", "status_at")
 
 
 class Devices:
@@ -76,44 +65,50 @@ class Devices:
         row = db.execute("SELECT now FROM place").fetchone()
         self.now: int | None = None if row is None else row[0]
         """When the newest message came."""
-        found = db.execute(f"SELECT {', '.join(_DEVICE)} FROM devices ORDER BY id").fetchall()
-        self._rows = columns(found, _DEVICE)
-        self.ids = np.array(self._rows["id"], np.int64)
-        self.names = pa.array(self._rows["name"], pa.string())
-        self._usual = np.array(
-            [np.nan if u is None else u for u in self._rows["usual"]], np.float64
+        text = f"SELECT {', '.join(_DEVICE)} FROM devices ORDER BY id"
+        rows = columns(db.execute(text).fetchall(), _DEVICE)
+        self.ids = np.array(rows["id"], np.int64)
+        self.names = pa.array(rows["name"], pa.string())
+        self._status, self._status_at = rows["status"], rows["status_at"]
+        self.asleep = np.array([s == "asleep" for s in self._status], np.bool_)
+        numbered, others = (Records.paged(db, kind) for kind in (KNOWN, UNNUMBERED))
+        at = self.position(numbered["device"])
+        self.sent = np.zeros(len(self.ids), np.bool_)
+        """Which have sent packs with numbers."""
+        self.sent[at] = True
+        self.arrived, self.newest, self._heard, self._first = (
+            self._of(numbered, at, name) for name in ("arrived", "newest", "heard", "first")
         )
+        self._usual = np.full(len(self.ids), np.nan)
+        self._usual[at] = _intervals(numbered, (0.5,))[:, 0]
         self.after = QUIET * _or_of_fleet(self._usual)
         """s without a pack after which each is silent."""
-        self.asleep = np.array([s == "asleep" for s in self._rows["status"]], np.bool_)
-        self.arrived = ints(self._rows["arrived"])
-        self.newest = ints(self._rows["newest"])
-        heard = ints(self._rows["heard"])
-        self.sent = known(heard)
-        """Which have sent packs with numbers."""
-        names = ", ".join(_UNNUMBERED)
-        others = columns(
-            db.execute(
-                f"SELECT {names} FROM unnumbered WHERE device IN "
-                "(SELECT id FROM devices WHERE heard IS NULL) ORDER BY device"
-            ).fetchall(),
-            _UNNUMBERED,
-        )
-        at = self.position(np.array(others["device"], np.int64))
-        group, bins = groups.unpacked(others["intervals"], BIN)
-        parts = groups.percentiles(group, bins, len(at), (0.5, 0.95)) / 1e6
+        sums = Records.paged(db, SUMS).and_these(totals(Records.paged(db, OPEN)))
+        sums, _ = sums.summed("device").including(self.ids)
+        sums.numbers = {n: np.where(known(v), v, 0) for n, v in sums.numbers.items()}
+
+        others = others.take(~self.sent[self.position(others["device"])])
+        at = self.position(others["device"])
+        parts = _intervals(others, (0.5, 0.95))
         self._usual[at], self.after[at] = parts[:, 0], QUIET_UNNUMBERED * _or_of_fleet(parts[:, 1])
         self.after = np.maximum(self.after, QUIET_S)
-        heard[at] = ints(others["heard"])
+        self._heard[at], self._first[at] = others["heard"], others["first"]
+        for name in ("received", "duplicates"):
+            sums[name][at] = others[name]
+        for name in ("reboots", "lost", "unheard", "reordered"):  # nobody knows
+            sums[name][at] = UNKNOWN
+        group, delays = others.lists["delays"]
+        sums.lists["delays"] = groups.merged(sums.lists["delays"], (at[group], delays))
+        self._sums = sums
         now = 0 if self.now is None else self.now
+        heard = self._heard
         self.silent_s = np.where(known(heard), (now - heard) / 1e6, np.nan)
         self.silent = (self.silent_s > self.after) & ~self.asleep
-        for name in ("first", "heard", "received", "duplicates", "delays"):
-            for one, value in zip(at.tolist(), others[name], strict=True):
-                self._rows[name][one] = value
-        for name in ("reboots", "lost", "unheard", "reordered"):  # nobody knows
-            for one in at.tolist():
-                self._rows[name][one] = None
+
+    def _of(self, records: Records, at: Ints, name: str) -> Ints:
+        found = np.full(len(self.ids), UNKNOWN)
+        found[at] = records[name]
+        return found
 
     def position(self, ids: Ints) -> Ints:
         """Return where devices with these numbers are."""
@@ -121,23 +116,35 @@ class Devices:
 
     def status(self, positions: Ints) -> pa.Array:
         """Return the newest status of each; null if it has none."""
-        return pa.array(self._rows["status"], pa.string()).take(pa.array(positions))
+        return pa.array(self._status, pa.string()).take(pa.array(positions))
 
     def table(self) -> pa.Table:
         """Return the table devices."""
-        rows = self._rows
-        group, bins = groups.unpacked(rows["delays"], BIN)
-        delays = groups.percentiles(group, bins, len(self.ids), _PARTS) / 1000
-        values: dict[str, Any] = {name: rows[name] for name in DEVICES.names if name in rows}
-        values |= {
+        sums = self._sums
+        values: dict[str, Any] = {
+            **{name: sums[name] for name in SUMS.names[1:]},
+            **_delays(sums),
             "device": self.names,
-            **{name: _floats(delays[:, n]) for n, name in enumerate(_DELAYS)},
+            "first": self._first,
+            "heard": self._heard,
             "usual_s": _floats(self._usual),
             "silent_s": _floats(self.silent_s),
             "silent": self.silent,
-            "status_since": rows["status_at"],
+            "status": self._status,
+            "status_since": self._status_at,
         }
         return _table(values, DEVICES)
+
+
+def _intervals(records: Records, parts: tuple[float, ...]) -> NDArray[np.float64]:
+    """Return percentiles of the intervals of devices, in s."""
+    return groups.percentiles(*records.lists["intervals"], len(records), parts) / 1e6
+
+
+def _delays(records: Records) -> dict[str, pa.Array]:
+    """Return the columns with percentiles of delays."""
+    found = groups.percentiles(*records.lists["delays"], len(records), _PARTS) / 1000
+    return {name: _floats(found[:, n]) for n, name in enumerate(_DELAYS)}
 
 
 def _or_of_fleet(usual: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -147,32 +154,24 @@ def _or_of_fleet(usual: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(usual), fleet, usual)
 
 
-def of_boots(
-    db: sqlite3.Connection, devices: Devices, where: str = OPEN, values: Sequence[Any] = ()
-) -> tuple[pa.Table, pa.Table]:
-    """Return the tables health and gaps of some boots; without silences that last."""
-    names = ", ".join(f"boots.{name}" for name in _BOOT)
-    # The + has SQLite sort the few boots, and not look at all of them in their order.
-    rows = db.execute(
-        f"SELECT {names}, earlier.highest_at, seen.ranges, seen.delays FROM boots "
-        "JOIN seen ON seen.id = boots.id "
-        "LEFT JOIN boots AS earlier "
-        "ON earlier.device = boots.device AND earlier.boot = boots.before "
-        f"WHERE {where} ORDER BY +boots.device, boots.boot",
-        values,
-    ).fetchall()
-    found = columns(rows, (*_BOOT, "before_at", "ranges", "delays"))
-    boots = {name: ints(found[name]) for name in (*_BOOT, "before_at")}
-    position = devices.position(boots["device"])
-    health = _health(boots, found["delays"], devices, position)
-    lost = _lost(boots, found["ranges"], devices, position)
-    silent = _silences(db, devices, where, values)
-    return health, pa.concat_tables([lost, silent])
+def of_open(db: sqlite3.Connection, devices: Devices) -> tuple[pa.Table, pa.Table]:
+    """Return the tables health and gaps of the boots that may change.
+
+    Silences that last are not among them.
+    """
+    return _tables(devices, Records.paged(db, OPEN), Records.read(db, SILENCES))
 
 
 def of_part(db: sqlite3.Connection, devices: Devices, part: int) -> tuple[pa.Table, pa.Table]:
     """Return the same of the boots that were closed together."""
-    return of_boots(db, devices, "boots.part = ?", (part,))
+    boots = Records.read(db, CLOSED, "WHERE part = ? ORDER BY device, boot", (part,))
+    return _tables(devices, boots, silences_of(boots))
+
+
+def _tables(devices: Devices, boots: Records, silences: Records) -> tuple[pa.Table, pa.Table]:
+    position = devices.position(boots["device"])
+    gaps = [_lost(boots, devices, position), _silences(silences, devices)]
+    return _health(boots, devices, position), pa.concat_tables(gaps)
 
 
 def open_silences(devices: Devices) -> pa.Table:
@@ -188,21 +187,16 @@ def open_silences(devices: Devices) -> pa.Table:
     )
 
 
-def _health(
-    boots: dict[str, Ints], blobs: list[bytes | None], devices: Devices, position: Ints
-) -> pa.Table:
-    begun, lost, unheard = counts(boots, boots["boot"])
-    group, bins = groups.unpacked(blobs, BIN)
-    delays = groups.percentiles(group, bins, len(blobs), _PARTS) / 1000
+def _health(boots: Records, devices: Devices, position: Ints) -> pa.Table:
+    begun, lost, unheard = counts(boots.numbers)
     newest = devices.newest[position] == boots["boot"]
-    simple = ("boot", "first", "last", "received", "duplicates", "reordered")
     values: dict[str, Any] = {
-        **{name: boots[name] for name in simple},
+        **boots.numbers,
+        **_delays(boots),
         "device": devices.names.take(pa.array(position)),
         "lost": lost,
         "unheard": unheard,
         "reboots": begun,
-        **{name: _floats(delays[:, n]) for n, name in enumerate(_DELAYS)},
         "silent_s": _floats(np.where(newest, devices.silent_s[position], np.nan)),
         "silent": pa.array(devices.silent[position], mask=~newest),
         "status": _only(devices.status(position), newest),
@@ -210,10 +204,8 @@ def _health(
     return _table(values, HEALTH)
 
 
-def _lost(
-    boots: dict[str, Ints], blobs: list[bytes | None], devices: Devices, position: Ints
-) -> pa.Table:
-    group, ranges = groups.unpacked(blobs, RANGE)
+def _lost(boots: Records, devices: Devices, position: Ints) -> pa.Table:
+    group, ranges = boots.lists["ranges"]
     same = np.flatnonzero(group[1:] == group[:-1])
     below, above = ranges[same], ranges[same + 1]
     between = (
@@ -234,23 +226,13 @@ def _lost(
     )  # fmt: skip
 
 
-def _silences(
-    db: sqlite3.Connection, devices: Devices, where: str, values: Sequence[Any]
-) -> pa.Table:
-    names = ("device", "boot", "since", "until")
-    rows = db.execute(
-        f"SELECT {', '.join(f'silences.{name}' for name in names)} FROM boots "
-        "CROSS JOIN silences ON silences.device = boots.device AND silences.boot = boots.boot "
-        f"WHERE {where}",
-        values,
-    ).fetchall()
-    found = {name: ints(column) for name, column in columns(rows, names).items()}
+def _silences(found: Records, devices: Devices) -> pa.Table:
     position = devices.position(found["device"])
     lasting = (found["until"] - found["since"]) / 1e6 > devices.after[position]
+    some = found.take(lasting)
     return _gaps(
-        devices, position[lasting], found["boot"][lasting], "silent", found["since"][lasting],
-        found["until"][lasting], None,
-    )  # fmt: skip
+        devices, position[lasting], some["boot"], "silent", some["since"], some["until"], None
+    )
 
 
 def _gaps(
@@ -275,9 +257,10 @@ def _table(values: dict[str, Any], schema: pa.Schema) -> pa.Table:
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(kind)
-    return pa.array(values, kind)
+    plain = pa.int64() if pa.types.is_timestamp(kind) else kind
+    if isinstance(values, np.ndarray) and values.dtype == np.int64:
+        return pa.array(values, plain, mask=~known(values)).cast(kind)
+    return pa.array(values, plain).cast(kind)
 
 
 def _floats(values: NDArray[np.float64]) -> pa.Array:

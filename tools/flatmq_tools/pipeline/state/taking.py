@@ -278,12 +278,12 @@ def fixes(taken: Taken, copies: Bools, boots: pa.ChunkedArray) -> list[Fix]:
     wrong = copies | filled.to_numpy()
     if not wrong.any():
         return []
-    day = (taken.keys["at"].to_numpy() // DAY).astype("datetime64[D]").astype(str)
+    day = taken.keys["at"].to_numpy() // DAY
     found = []
     for table in ("measurements", "out_of_time"):
         rows = taken.keys[table].to_numpy()
         for file in taken.files.get(table, ()):
-            of_day = [day == each for each in file.values.values()]
+            of_day = [day == np.datetime64(each).astype(np.int64) for each in file.values.values()]
             mine = np.flatnonzero(of_day[0]) if of_day else np.arange(len(rows))
             pack = np.repeat(mine, rows[mine])
             if wrong[pack].any():

@@ -26,15 +26,19 @@ def known(values: Ints) -> Bools:
     return found
 
 
-def later(old: int | None, new: int | None) -> int | None:
+def later(old: Ints, new: Ints) -> Ints:
     """Return the later of two times.
 
     It is the new one if the old one lies more than a day ahead of it, as it does after a
     receiver's clock was wrong.
     """
-    if old is None or new is None:
-        return new if old is None else old
-    return new if old - new > DAY else max(old, new)
+    wrong = known(old) & known(new) & (old - new > DAY)
+    return np.where(wrong, new, np.maximum(old, new))
+
+
+def least(old: Ints, new: Ints) -> Ints:
+    """Return the smaller of two numbers, or the one that is known."""
+    return np.where(known(old), np.minimum(old, new), new)
 
 
 def columns(rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
