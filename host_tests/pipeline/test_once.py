@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from flatmq_tools.pipeline import durable
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
+from flatmq_tools.pipeline.state.arrivals import State
 from pipeline.called import as_query
 from pipeline.landed import count, land, read
 from pipeline.messages import Message, reading
@@ -44,6 +46,7 @@ class Pipeline:
         self.raw = folder / "raw"
         self.state = folder / "state" / "measurements.sqlite"
         self.mapping = ""
+        self.names: Sequence[str] = ("measurements", "out_of_time", "dead_letters")
         self._checkpoint = folder / "checkpoint"
         self._batches = 0
         self._done = 0
@@ -76,8 +79,7 @@ class Pipeline:
                     raise _Killed
                 return rows
 
-        names = ("measurements", "out_of_time", "dead_letters")
-        tables = {name: Table(self.folder / name) for name in names}
+        tables = {name: Table(self.folder / name) for name in self.names}
         mapping = mapped([self.mapping] if self.mapping else [])
         reads = Reads(mapping=mapping)
         once = Once(self.state, str(self.raw), self._checkpoint, tables, reads)
@@ -147,6 +149,22 @@ def test_a_crash_at_any_point_of_a_batch(pipeline: Pipeline) -> None:
     figures = from_state.of_state(pipeline.folder, Period())
     assert figures is not None
     assert [(each.name, each.duplicates) for each in figures.devices] == [("a", 10)]
+
+
+def test_what_spark_noted_is_on_the_disk_before_the_state_has_it(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no table is made of raw."""
+    done: list[str] = []
+    commit = State.commit
+    monkeypatch.setattr(durable, "path", lambda path: done.append(path.name))
+    monkeypatch.setattr(
+        State, "commit", lambda self, *batch: (done.append("state"), commit(self, *batch))
+    )
+    pipeline.names = ()
+    pipeline.land([reading("a", 1, 1, 0)])
+    pipeline.run()
+    assert done.index("offsets") < done.index("state")
 
 
 def _removed(state: Path) -> None:

@@ -80,6 +80,8 @@ class Once:
             return 0  # The run was killed before Spark recorded that the batch is done.
         wanted = self._wanted(query, batch_id)
         batched = Batch(self._state, self._taken(batch, wanted))
+        # A batch of the same number may not have other rows after a power cut.
+        durable.batch(self._checkpoint, batch_id)
         if wanted:
             self._write(batched, wanted, query, batch_id, spark)
         self._state.commit(batched.marked, Place(query, batch_id, None))
@@ -122,8 +124,6 @@ class Once:
         """Add the rows of a batch to these tables, without those that came before."""
         wrong = [fix for fix in batched.fixes() if fix.table in tables]
         again = self._fixed(spark, wrong)
-        # A batch of the same number may not have other rows after a power cut.
-        durable.batch(self._checkpoint, batch_id)
         for name in tables:
             files = batched.files(name, again)
             if files or (not batch_id and name in _MADE):
