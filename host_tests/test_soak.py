@@ -15,6 +15,7 @@ from conftest import ROOT
 from flatmq_rigs import results, soak
 from flatmq_rigs.soak import faults
 from flatmq_rigs.soak.faults import Faults
+from flatmq_rigs.soak.republished import Log
 
 SEED = 11
 QUICK = ("cut", "reset")  # faults that take no time
@@ -137,6 +138,29 @@ def test_a_spoiled_client_is_found_out(
     status, shown = run(2_000, mean=12_000, heap=128)
     assert status == 1
     assert figures <= set(wrong(shown)), shown
+
+
+def test_an_identifier_that_comes_again_is_not_published_again() -> None:
+    def take(kind: str, dup: int, pid: int) -> None:
+        more = (
+            f"d{dup}, q2, r0, m{pid}, 'up/2', ... (4 bytes)"
+            if kind == "PUBLISH"
+            else f"Mid: {pid}"
+        )
+        log.take(f"1: Received {kind} from device ({more})")
+
+    log = Log("device")
+    take("PUBLISH", 0, 7)
+    take("PUBREL", 0, 7)
+    take("PUBLISH", 1, 7)
+    assert log.again == 1
+    for pid in (7, *range(10_000, 25_000)):
+        take("PUBREL", 0, pid)
+    take("PUBLISH", 1, 7)  # of a message that was lost when it was sent first
+    assert log.again == 1
+    take("PUBLISH", 1, 24_000)
+    assert log.again == 2
+    log.stop()
 
 
 def test_a_client_that_stops_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

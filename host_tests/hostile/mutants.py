@@ -132,7 +132,8 @@ FAULTS_5: Faults = {
     },
     "v5/pieces": {
         "properties of a large message are not kept": (
-            "        self.keep(e)\n        m.at", "        self.keep(n - size)\n        m.at"
+            "            self.keep(e)\n            m.at",
+            "            self.keep(m.t + 2)\n            m.at",
         ),
     },
     "v5/replies": {

@@ -78,15 +78,14 @@ class Pieces(Base):
         m = self.message
         self.search = search
         n = self._checked(n, m.end)
-        self.keep(e)
-        m.at = m.end = e
         if n > 0 and m.properties.find(0x23):
             n = -_NO_ALIAS
-        if n > 0:
+        if n > 0:  # else it says nothing, not even whose the received identifiers are
+            n = e
+            self.keep(e)
+            m.at = m.end = e
             if choose(c, 0, m.properties.stop) is not False:
                 self.search = tagged
-            return e
-        m.size = 0
         return n
 
     def done(self, m: "Message") -> None:

@@ -15,6 +15,8 @@ import os
 import re
 import threading
 
+_MANY = 10_000  # PUBRELs; an identifier is used again after three times as many
+
 
 class Log:
     """The log of a mosquitto, with its packets.
@@ -33,7 +35,9 @@ class Log:
             rf"(Sending|Received) ([A-Z]+) (?:to|from) {re.escape(client_id)}"
             r"(?: \((?:d([01]), q2, r[01], )?(?:m|Mid: )(\d+))?"
         )
-        self._released: dict[str, set[str]] = {"Sending": set(), "Received": set()}  # identifiers
+        # By identifier, how many PUBRELs there had been by then.
+        self._released: dict[str, dict[str, int]] = {"Sending": {}, "Received": {}}
+        self._count = 0
         self._connections = 0
         self._lives: dict[str, list[str]] = {}  # what happened to a message to the client
         self.suspects: list[list[str]] = []  # lives of those sent again though PUBREC had come
@@ -57,12 +61,15 @@ class Log:
         self._note(way, kind, dup or "", pid)
         released = self._released[way]
         if kind == "PUBREL":
-            released.add(pid)
-        elif kind == "PUBLISH" and dup and pid in released:
-            released.discard(pid)
-            if dup == "1" and way == "Sending":
+            self._count += 1
+            released[pid] = self._count
+        elif kind == "PUBLISH" and dup:
+            # After many others the identifier is that of another message, whose first PUBLISH the
+            # broker may never have got.
+            was = self._count - released.pop(pid, -_MANY) < _MANY
+            if dup == "1" and was and way == "Sending":
                 self.republished += 1
-            elif dup == "1":
+            elif dup == "1" and was:
                 self.again += 1
                 self.connections.add(self._connections)
 
