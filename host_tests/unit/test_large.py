@@ -254,6 +254,25 @@ def test_at_qos_1_a_loss_has_it_sent_again(make: Callable) -> None:
     assert stats.strays == 1
 
 
+def test_one_that_is_dropped_in_the_middle_ends_the_connection(make: Callable) -> None:
+    """And until then no other is accepted, of which only a part would leave."""
+    bench = make().online()
+    client = bench.client
+    bench.stream.room = 2000
+    pid = client.publish_from(b"t", PAYLOAD, 1)
+    client.poll()
+    assert client.drop(pid)
+    assert client.publish_from(b"t", PAYLOAD) is None
+    bench.stream.room = 1 << 20
+    client.poll()
+    assert str(client.error) == "resource: dropped while it was being sent"
+    assert client.publish_from(b"t", PAYLOAD) == 0
+    bench.online()
+    for _ in range(5):
+        client.poll()
+    assert [p.payload for p in bench.published()] == [PAYLOAD]
+
+
 def test_an_acknowledgement_before_its_end_is_not_one(make: Callable) -> None:
     bench = make().online()
     pid = bench.client.publish_from(b"t", PAYLOAD, 1)

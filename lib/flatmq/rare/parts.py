@@ -82,8 +82,9 @@ class Parts:
     def publish(self, head: int, topic: bytes, source: "Any") -> "int | None":
         """Accept a PUBLISH whose first byte is `head`: see `Client.publish_from`."""
         c = self._client
-        # Messages that were dropped in flight may take up all places.
-        if c.pending or (head & 6 and c.inflight < 1):
+        # One that was dropped while it was being sent is in the way until the connection ends, and
+        # messages that were dropped in flight may take up all places.
+        if c.pending or self.sending or (head & 6 and c.inflight < 1):
             return None
         block = c.block if c.five else b""
         self._source = None
@@ -135,6 +136,9 @@ class Parts:
         """
         c = self._client
         self.error = None
+        if not self.waits:
+            self.error = MQTTError("resource", "dropped while it was being sent")
+            return 0
         if not self.began:
             self.began = True
             self._done = self.at = 0

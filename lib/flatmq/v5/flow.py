@@ -95,11 +95,13 @@ def admit(c: "Client5", same: bool) -> None:
     while p < c.end:
         e = end_of(c.q, p)
         reason = ""
-        if not (same and c.q[p] & 6 == 6):
-            if c.q[p] & 6 == 6:
-                c.q[p] &= 0xFD  # as `qos2.resume` will
-            reason = refused(c, c.q[p], e - p)
+        first = c.q[p]
+        if not (same and first & 6 == 6):
+            if first & 6 == 6:
+                first &= 0xFD  # as `qos2.resume` will
+            reason = refused(c, first, e - p)
         if reason:
+            c.q[p] = first
             _set_aside(c, p, reason)
         else:
             p = e
