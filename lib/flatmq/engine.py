@@ -378,6 +378,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             acks.extend(ack)
                     elif first == 0x40 and n == 2:
                         # PUBACK: usually for the first message.
+                        h = rx[t] << 8 | rx[t + 1]
                         p = 0
                         while p < sent:
                             e = p + 1
@@ -403,22 +404,21 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 stats.downgraded += 1  # this broker does not support QoS 2
                             acked = now
                             if not (p or c.alone or c.large or c.own < 65535):
-                                c.stop = rx[t] << 8 | rx[t + 1]  # those before it are free
-                            c.kept -= 1
-                            c.pending -= 1
+                                c.stop = h  # those before it are free
+                            if not c.gone or h not in c.gone:  # else it was counted by `drop`
+                                c.kept -= 1
+                                c.pending -= 1
                             sent -= n - p
                             c.end -= n - p
                             q[p:n] = b""
                             if not c.kept:
                                 c.renamed = None
-                        else:
-                            i = rx[t] << 8 | rx[t + 1]
-                            if not i:
-                                what = _ID_0
-                            elif not (c.large and c.large.settle(i)):
-                                stats.strays += 1
-                                if five:
-                                    five.settle(c, i)
+                        elif not h:
+                            what = _ID_0
+                        elif not (c.large and c.large.settle(h)):
+                            stats.strays += 1
+                            if five:
+                                five.settle(c, h)
                     elif first == 0xD0 and not n:
                         if c.alone:
                             c.alone.update()

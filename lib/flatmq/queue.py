@@ -22,11 +22,11 @@ def find(c: "Client", pid: int) -> int:
 def release(c: "Client", p: int) -> None:
     """Cut the message at `p` out of the queue."""
     e = end_of(c.q, p)
-    if c.q[p] & 6:
-        if not (p or c.alone or c.large or c.own < 65535):
-            c.stop = id_of(c.q, p)  # those before it are free
-        c.kept -= 1
-    c.pending -= 1
+    if c.q[p] & 6 and not (p or c.alone or c.large or c.own < 65535):
+        c.stop = id_of(c.q, p)  # those before it are free
+    if not (c.gone and c.q[p] & 6 and id_of(c.q, p) in c.gone):  # else it was counted by `drop`
+        c.kept -= c.q[p] & 6 > 0
+        c.pending -= 1
     if p < c.sent:
         c.sent -= e - p
     c.end -= e - p

@@ -193,7 +193,7 @@ def difference(s: Subscription, gone: "list[bytes]") -> "tuple[Any, Any, Any]":
 def send(c: "Client", requests: "list[Subscription]") -> Subscription:
     """Send the last one of `requests`, or leave it to the next CONNACK. Returns it."""
     c.requests = requests
-    if c.connected:
+    if c.connected and c.leaving is None:  # nothing may follow DISCONNECT
         try:  # noqa: SIM105 (there is no contextlib on a board)
             c.subs.late(c)  # after what waits for the same topic filters
         except MemoryError:  # the engine sends it a little later
