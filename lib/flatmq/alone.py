@@ -53,8 +53,6 @@ class Alone:
     def clear(self, pid: int) -> None:
         """Accuse a message no longer: the broker has taken it, or the application dropped it."""
         self.suspects = [x for x in self.suspects if x[0] != pid]
-        if self.alone == pid:
-            self.alone = 0  # it is not awaited, and proves nothing
 
     def update(self) -> None:
         """Note a PINGRESP."""
@@ -128,17 +126,16 @@ class Alone:
 
     def _taken(self):
         """Note that the broker has taken the message that was alone in flight."""
-        pid = self.alone
-        if pid > 0:
+        if self.alone > 0:
             self.client.tries = 0  # the broker is well: the next pause is a short one
-        if pid >= 0 and self.suspects:
+        if self.alone >= 0 and self.suspects:
             n = len(self.suspects)
-            self.clear(pid)
+            self.clear(self.alone)
             chance = len(self.suspects) < n  # that it closed on this one, and maybe on the others
             for x in self.suspects:
                 if chance:
                     x[1] = min(x[1], _BEHIND)
-                x[2] = not chance and (x[2] or pid > 0)
+                x[2] = not chance and (x[2] or self.alone > 0)
         self.alone = -1
 
     def lost(self, closed: bool, flight: "int | None") -> None:

@@ -69,6 +69,8 @@ def drop(self: "Client", packet_id: int) -> bool:
     topic = topic_of(self.q, p)
     if self.alone:
         self.alone.clear(packet_id)
+        if self.alone.alone == packet_id:
+            self.alone.alone = 0  # it is not awaited, and proves nothing
     # The engine cuts it out, once none of its bytes are on their way.
     self.gone = list(self.gone or ()) + [packet_id]  # noqa: RUF005 - as MicroPython has it
     self.full = True

@@ -27,7 +27,8 @@ class Flow:
     They were accepted before it was known. Messages at QoS 0 overtake them.
     """
 
-    asked = 0  # it waits for no PINGRESP
+    asked = 0  # it waits for no PINGRESP,
+    alone = -1  # and for no message alone
 
     def __init__(self, client: "Client5") -> None:
         self._client = client
