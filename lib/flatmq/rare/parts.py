@@ -84,7 +84,9 @@ class Parts:
         c = self._client
         # One that was dropped while it was being sent is in the way until the connection ends, and
         # messages that were dropped in flight may take up all places.
-        if c.pending or self.sending or (head & 6 and c.inflight < 1):
+        # Nothing may follow DISCONNECT.
+        busy = c.pending or self.sending or c.leaving is not None
+        if busy or (head & 6 and c.inflight < 1):
             return None
         block = c.block if c.five else b""
         self._source = None
