@@ -122,7 +122,7 @@ FAULTS_5: Faults = {
     },
     "v5/flow": {
         "messages that the broker does not take go again": (
-            "        if reason:\n            _set", "        if False:\n            _set"
+            "        if reason:\n            c.q[p] = first", "        if False:\n            pass"
         ),
     },
     "v5/alias": {
