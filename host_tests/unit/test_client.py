@@ -323,6 +323,15 @@ def test_no_keep_alive_no_ping(make: Callable) -> None:
     assert bench.client.error.kind == "timeout"
 
 
+def test_a_pingresp_is_missed_in_time_however_long_the_others_have(make: Callable) -> None:
+    bench = make(timeout=2, ack_timeout=60).online()
+    bench.client.ping()
+    bench.pass_time(1900)
+    assert bench.client.connected
+    bench.pass_time(300)
+    assert bench.client.error.kind == "timeout"
+
+
 def test_a_request_that_waits_for_room_does_not_hurry_a_pingresp(make: Callable) -> None:
     bench = make(tx_size=64, timeout=5).online()
     pid = bench.client.publish(b"t", bytes(50), 1)

@@ -33,10 +33,11 @@ def publish_from(
     change until `pending` is 0. At QoS 1 it is sent again from its start after a lost
     connection.
 
-    Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending: only one
-    such message is accepted at a time, and only once everything before it is settled. Messages
-    published after it leave after it. ValueError for a bad topic name, and for QoS 2. A file that
-    ends early or cannot be read ends the connection with "resource", and the message is lost.
+    Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending or the
+    client disconnects: only one such message is accepted at a time, and only once everything
+    before it is settled. Messages published after it leave after it. ValueError for a bad topic
+    name, and for QoS 2. A file that ends early or cannot be read ends the connection with
+    "resource", and the message is lost.
     """
     if not self.large:
         self.large = Parts(self)
