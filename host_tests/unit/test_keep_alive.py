@@ -39,6 +39,24 @@ def test_no_keep_alive_passes_without_a_packet(keepalive: int, start: int) -> No
     assert bench.client.connected
 
 
+@pytest.mark.parametrize("every", [3000, 12_000])
+def test_an_application_that_polls_rarely_is_not_cut_off(every: int) -> None:
+    """A message is there at each poll, so the client is never seen to have read everything."""
+    with fake_clock() as clock:
+        bench = Bench(clock, keepalive=60).online()
+        times = [clock.now]
+        while clock.now < 600_000:
+            clock.now += every
+            bench.stream.incoming.append(peer.publish(b"t", b"x"))
+            bench.client.poll()
+            for packet in bench.sent():
+                assert packet == (0xC0, b"")
+                times.append(clock.now)
+                bench.stream.incoming.append(peer.PINGRESP)
+        assert bench.client.connected
+        assert max(b - a for a, b in itertools.pairwise([*times, clock.now])) <= 60_000
+
+
 @pytest.mark.parametrize("start", [1000, (1 << 30) - 47_000])
 def test_a_dead_link_is_found(start: int) -> None:
     with fake_clock(start) as clock:

@@ -153,6 +153,62 @@ def test_the_time_begins_with_a_message_that_awaits_something(qos: int, make: Ma
     ends_after(bench, ACK_TIMEOUT)
 
 
+# An application that does something else for longer than an answer may take
+
+
+AWAY = 600_000  # ms
+
+
+def waits_for(kind: str, make: Make) -> tuple[VersionBench, bytes]:
+    """Return a bench whose client waits for an answer of this kind, and the answer."""
+    bench = make(clean_session=False, timeout=TIMEOUT)
+    if kind == "CONNACK":
+        bench.greet()
+        return bench, peer.connack(0)
+    bench.online()
+    if kind == "PINGRESP":
+        while not bench.sent():
+            bench.pass_time(1000)
+        return bench, peer.PINGRESP
+    if kind == "PUBACK":
+        bench.client.publish(b"t", b"x", 1)
+    else:
+        bench.client.subscribe(b"t", print, 1)
+    bench.client.flush()
+    (packet,) = live(bench, 0.1)
+    if kind == "PUBACK":
+        return bench, peer.puback(peer.take_apart(packet).pid)
+    return bench, peer.suback(packet.pid, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [(kind, n) for kind in ("PINGRESP", "PUBACK", "SUBACK") for n in (0, 60)] + [("CONNACK", 0)],
+)
+def test_an_answer_that_came_while_the_application_was_away_is_in_time(
+    kind: str, before: int, make: Make
+) -> None:
+    """So is one behind `before` messages, which are several reads."""
+    bench, answer = waits_for(kind, make)
+    bench.arrives(*[peer.publish(b"other", bytes(40))] * before, answer)
+    bench.clock.now += AWAY
+    while bench.client.poll():
+        bench.clock.now += 10
+    live(bench, 1)
+    assert (bench.client.connected, bench.client.pending) == (True, 0)
+    assert (bench.client.stats.losses, bench.client.stats.unrouted) == (0, before)
+    assert bench.client.requests == []
+
+
+@pytest.mark.parametrize("kind", ["CONNACK", "PINGRESP", "PUBACK", "SUBACK"])
+def test_an_answer_that_has_not_come_by_then_is_late(kind: str, make: Make) -> None:
+    bench, _ = waits_for(kind, make)
+    bench.clock.now += AWAY
+    for _ in range(2):
+        bench.client.poll()
+    assert (bench.client.state, bench.client.error.kind) == ("waiting", "timeout")
+
+
 # Handlers that raise
 
 

@@ -133,7 +133,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     calling = 0
                 ms = 0
 
-            # 2. The clock: the next step of connecting, or what is due while online.
+            # 2. The next step of connecting.
             if ms is not None and not what:
                 now = ticks()
                 if stream is None:
@@ -152,320 +152,331 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             src = c.hello
                             left = length(src)
                             wrote = heard = acked = now
-                elif not now - c.due & _SIGN:
-                    if c.leaving is not None:
-                        what = _LEFT
-                    elif not opened:
-                        what = _NO_CONNACK
-                    else:
-                        # The nearest deadline of an acknowledgement, PINGRESP, and PINGREQ.
-                        i = c.tick
-                        h = c.kept and sent
-                        if c.large:
-                            h = h or (c.large.waits and not c.large.sending)
-                        if c.requests:
-                            i = c.subs.late(c)
-                            if i < 0:
-                                what = _NO_ACKNOWLEDGEMENT
-                        if five:
-                            h = h or c.owed
-                            calling = _HOOK
-                            i = five.late(c, i)
-                            calling = 0
-                        if not h:
-                            acked = now
-                        elif c.ack_ms and now - acked & mask >= c.ack_ms:
-                            what = _NO_ACKNOWLEDGEMENT
-                        n = now - wrote & mask
-                        if c.large and c.large.sending and n < c.timeout_ms:
-                            n = c.timeout_ms - n  # bytes that leave show life, too
-                        else:
-                            if not c.asked:
-                                e = now - heard & mask
-                                n = c.interval - (n if n > e else e)
-                                if n <= 0:
-                                    c.asked = now or -1
-                                    acks.extend(b"\xc0\0")
-                            if c.asked:
-                                n = min(c.timeout_ms, c.interval) - (now - c.asked & mask)
-                                if n <= 0:
-                                    what = _NO_PINGRESP
-                        c.due = now + (n if n < i else i) & mask
-                        if c.since is not None and now - c.since & mask >= c.tick:
-                            if c.unsure == 1 or (c.alone and c.alone.asked == 1):
-                                what = _NO_PINGRESP  # something waits for it
-                            else:
-                                c.since = None  # the connection is a steady one
-                                c.tries = 0
-                                if c.release:
-                                    dial = None
-                                    if not c.requests:
-                                        c.subs = None
-                                    c.release("dial", "subs")
+                elif c.leaving is not None:
+                    what = _LEFT
 
-            # 3. Read into the upper half of the buffer. The start of a cut packet moves below it.
-            if read and not what and ms is not None:
-                if not busy:
-                    if at < have:
-                        n = i = size + at - have
-                        if not MICROPYTHON:  # fast, but it allocates
-                            rx[n:size] = rx[at:have]
-                        while MICROPYTHON and at < have:
-                            rx[n] = rx[at]
-                            n += 1
-                            at += 1
-                        at = i
-                    else:
-                        at = size
-                    have = size
-                    calling = "read"
-                    n = read(into)
-                    # The usual poll, which finds nothing to do, takes this short way.
-                    while n is None and not (ms or moved or left or acks or q or room or c.large):
-                        calling = 0
-                        ms = yield False
-                        if ms is None:
-                            break
-                        now = ticks()
-                        room = not now - c.due & _SIGN
+                # 3. Read into the upper half. The start of a cut packet moves below it.
+                elif read:
+                    if not busy:
+                        if at < have:
+                            n = i = size + at - have
+                            if not MICROPYTHON:  # fast, but it allocates
+                                rx[n:size] = rx[at:have]
+                            while MICROPYTHON and at < have:
+                                rx[n] = rx[at]
+                                n += 1
+                                at += 1
+                            at = i
+                        else:
+                            at = size
+                        have = size
                         calling = "read"
                         n = read(into)
-                    calling = 0
-                    if n is not None:
-                        if n or n is False:  # reading nothing now: silence means nothing
-                            heard = now
-                            c.asked = 0
+                        # The usual poll, which finds nothing to do, takes this short way.
+                        while (
+                            n is None
+                            and not (ms or moved or left or acks or q or c.large)
+                            and now - c.due & _SIGN
+                        ):
+                            ms = yield False
+                            if ms is None:
+                                break
+                            now = ticks()
+                            n = read(into)
+                        calling = 0
+                        if n is not None:
+                            if n or n is False:  # reading nothing now: silence means nothing
+                                heard = now
+                                c.asked = 0
+                                if n:
+                                    have += n
+                                    moved = busy = True
+                            else:
+                                what = _END
+                                doing = "read"
+
+                    # 4. Take the received packets one by one.
+                    start = at
+                    waits = False
+                    while busy and at < have:
+                        if bulk and opened and not more:
+                            calling = _HOOK
+                            at = bulk(rx, at, have)
+                            calling = 0
+                            if at == have:
+                                break
+                        if more:  # of a message larger than the buffer
+                            end = at + more if at + more < have else have
+                            calling = _HANDLER
+                            n = c.pieces.step(at, end, again)
+                            calling = again = 0
                             if n:
-                                have += n
-                                moved = busy = True
-                        else:
-                            what = _END
-                            doing = "read"
-
-                # 4. Take the received packets one by one.
-                start = at
-                waits = False
-                while busy and at < have:
-                    if bulk and opened and not more:
-                        calling = _HOOK
-                        at = bulk(rx, at, have)
-                        calling = 0
-                        if at == have:
-                            break
-                    if more:  # of a message larger than the buffer
-                        end = at + more if at + more < have else have
-                        calling = _HANDLER
-                        n = c.pieces.step(at, end, again)
-                        calling = again = 0
-                        if n:
-                            waits = n is hold
-                            what = not waits and n  # the rule that it breaks
-                            break
-                        more -= end - at
-                        at = end
-                        continue
-                    first = doing = rx[at]
-                    if not opened and first != 0x20 and not (five and first == 0xF0):
-                        what = _NOT_FIRST
-                        break
-                    n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
-                    t = at + 2
-                    if n > 127:
-                        n &= 127
-                        i = 7
-                        while t < have and i < 28:
-                            n |= (rx[t] & 127) << i
-                            i = i + 7 if rx[t] > 127 else 99
-                            t += 1
-                        if i == 28:
-                            what = _LONG
-                            break
-                        if i < 99:
-                            break
-                    end = t + n
-                    if end > have:
-                        if end - at > size and t <= have:
-                            c.sent = sent
-                            h = c.pieces or (five or load("pieces")).Pieces(c)
-                            n = h.start(at, have, t, end)
-                            sent = c.sent
-                            if n is hold:
-                                waits = True
-                            elif n < 0:
-                                what = -n
-                            elif n:  # the payload begins there
-                                more = end - n
-                                at = n
-                                continue
-                        break
-                    if first & 0xF0 == 0x30:
-                        # 5. A message: find its handler, call it, and acknowledge.
-                        e = t + 2 + (rx[t] << 8 | rx[t + 1])
-                        if e > end:
-                            what = _SHORT
-                            break
-                        if not routes:
-                            if c.message is None:
-                                load("message", "").Message(rx, c)
-                            m = c.message
-                            names = c.names
-                            routes = c.routes
-                        m.t = t
-                        i = last
-                        while find(names[i], t, e) != t:
-                            i = i + 1 & _NAMES - 1
-                            if i == last:
-                                i = m.route(e)
+                                waits = n is hold
+                                what = not waits and n  # the rule that it breaks
                                 break
-                        last = i & _NAMES - 1
-                        h = routes[i]
-                        if first & 6:
-                            e += 2
-                            if first & 6 == 6:
-                                what = _QOS_3
-                            elif e > end:
-                                what = _NO_ID
-                            elif not (rx[e - 2] or rx[e - 1]):
-                                what = _ID_0
-                            elif length(acks) > c.space:
-                                waits = True  # no room for the acknowledgement yet
-                            if waits or what:
-                                break
-                            if first & 4:
-                                c.two = c.two or load("qos2")
-                                n = rx[e - 2] << 8 | rx[e - 1]
-                        m.first = first
-                        m.end = end
-                        p = e
-                        if five:
-                            if e < end and not rx[e]:
-                                e += 1  # no properties
-                            else:
-                                i = five.route(c, e, end, i)
-                                if i < 0:
-                                    what = -i
-                                    break
-                                h = routes[i]
-                                e = m.at
-                        m.at = e
-                        if not first & 4 or c.two.is_new(c, n):
-                            if h is None:
-                                h = c.on_message
-                            if h is None:
-                                stats.unrouted += 1
-                            elif h is False:
-                                stats.skipped += 1
-                            elif again and again == c.give_up:
-                                load("strays").give_up(c, m)
-                            else:
-                                calling = _HANDLER
-                                if h(m) is hold:
-                                    calling = 0
-                                    waits = True
-                                    break
-                                calling = 0
-                                got += 1
-                            if first & 8 and not first & 6:
-                                stats.dup0 += 1
-                        again = 0
-                        if first & 6:
-                            ack[0] = 0x40
-                            if first & 4:
-                                c.two.keep(c, n)
-                                ack[0] = 0x50
-                            ack[2] = rx[p - 2]
-                            ack[3] = rx[p - 1]
-                            acks.extend(ack)
-                    elif first == 0x40 and n == 2:
-                        # PUBACK: usually for the first message.
-                        h = rx[t] << 8 | rx[t + 1]
-                        p = 0
-                        while p < sent:
-                            e = p + 1
-                            n = q[e]
-                            if n > 127:
-                                n &= 127
-                                i = 7
-                                e += 1
-                                while q[e] > 127:
-                                    n |= (q[e] & 127) << i
-                                    i += 7
-                                    e += 1
-                                n |= q[e] << i
-                            e += 1
-                            n += e
-                            if q[p] & 6:
-                                e += 2 + (q[e] << 8 | q[e + 1])
-                                if q[e + 1] == rx[t + 1] and q[e] == rx[t]:
-                                    break
-                            p = n
-                        if p < sent and n <= sent and q[p] & 6 != 6:
-                            if q[p] & 4:
-                                stats.downgraded += 1  # this broker does not support QoS 2
-                            acked = now
-                            if not (p or c.alone or c.large or c.own < 65535):
-                                c.stop = h  # those before it are free
-                            if not c.gone or h not in c.gone:  # else it was counted by `drop`
-                                c.kept -= 1
-                                c.pending -= 1
-                            sent -= n - p
-                            c.end -= n - p
-                            q[p:n] = b""
-                            if not c.kept:
-                                c.renamed = None
-                        elif not h:
-                            what = _ID_0
-                        elif not (c.large and c.large.settle(h)):
-                            stats.strays += 1
-                            if five:
-                                five.settle(c, h)
-                    elif first == 0xD0 and not n:
-                        if c.alone:
-                            c.alone.update()
-                        if c.unsure:
-                            c.unsure = 2
-                        if c.requests:
-                            c.due = now  # they have waited for this
-                    else:
-                        c.sent = sent
-                        if not opened:
-                            calling = _HOOK  # CONNACK is handled again if the gate raises
-                            c.began = left
-                        if five:
-                            h = five
-                        elif first == 0x20:
-                            h = dial or load("dial", "")
-                        elif first & 0xDF == 0x90:
-                            h = c.subs or load("subs", "")
-                        else:
-                            h = c.two = c.two or load("qos2")
-                        what = h.other(c, first, t, end)
-                        calling = 0
-                        if what is hold:
-                            what = None
-                            waits = True
-                            break
-                        sent = c.sent
-                        if what is True:  # it acknowledges something
-                            what = None
-                            acked = now
-                        if not opened and c.connected:
-                            opened = True
+                            more -= end - at
                             at = end
-                            if c.on_connect is not None:
-                                calling = _HOOK
-                                c.on_connect(c)
-                                calling = 0
-                    at = end
-                    if what:
-                        break
+                            continue
+                        first = doing = rx[at]
+                        if not opened and first != 0x20 and not (five and first == 0xF0):
+                            what = _NOT_FIRST
+                            break
+                        n = rx[at + 1]  # if it has not come yet, `end` is past `have` anyway
+                        t = at + 2
+                        if n > 127:
+                            n &= 127
+                            i = 7
+                            while t < have and i < 28:
+                                n |= (rx[t] & 127) << i
+                                i = i + 7 if rx[t] > 127 else 99
+                                t += 1
+                            if i == 28:
+                                what = _LONG
+                                break
+                            if i < 99:
+                                break
+                        end = t + n
+                        if end > have:
+                            if end - at > size and t <= have:
+                                c.sent = sent
+                                h = c.pieces or (five or load("pieces")).Pieces(c)
+                                n = h.start(at, have, t, end)
+                                sent = c.sent
+                                if n is hold:
+                                    waits = True
+                                elif n < 0:
+                                    what = -n
+                                elif n:  # the payload begins there
+                                    more = end - n
+                                    at = n
+                                    continue
+                            break
+                        if first & 0xF0 == 0x30:
+                            # A message: find its handler, call it, and acknowledge.
+                            e = t + 2 + (rx[t] << 8 | rx[t + 1])
+                            if e > end:
+                                what = _SHORT
+                                break
+                            if not routes:
+                                if c.message is None:
+                                    load("message", "").Message(rx, c)
+                                m = c.message
+                                names = c.names
+                                routes = c.routes
+                            m.t = t
+                            i = last
+                            while find(names[i], t, e) != t:
+                                i = i + 1 & _NAMES - 1
+                                if i == last:
+                                    i = m.route(e)
+                                    break
+                            last = i & _NAMES - 1
+                            h = routes[i]
+                            if first & 6:
+                                e += 2
+                                if first & 6 == 6:
+                                    what = _QOS_3
+                                elif e > end:
+                                    what = _NO_ID
+                                elif not (rx[e - 2] or rx[e - 1]):
+                                    what = _ID_0
+                                elif length(acks) > c.space:
+                                    waits = True  # no room for the acknowledgement yet
+                                if waits or what:
+                                    break
+                                if first & 4:
+                                    c.two = c.two or load("qos2")
+                                    n = rx[e - 2] << 8 | rx[e - 1]
+                            m.first = first
+                            m.end = end
+                            p = e
+                            if five:
+                                if e < end and not rx[e]:
+                                    e += 1  # no properties
+                                else:
+                                    i = five.route(c, e, end, i)
+                                    if i < 0:
+                                        what = -i
+                                        break
+                                    h = routes[i]
+                                    e = m.at
+                            m.at = e
+                            if not first & 4 or c.two.is_new(c, n):
+                                if h is None:
+                                    h = c.on_message
+                                if h is None:
+                                    stats.unrouted += 1
+                                elif h is False:
+                                    stats.skipped += 1
+                                elif again and again == c.give_up:
+                                    load("strays").give_up(c, m)
+                                else:
+                                    calling = _HANDLER
+                                    if h(m) is hold:
+                                        calling = 0
+                                        waits = True
+                                        break
+                                    calling = 0
+                                    got += 1
+                                if first & 8 and not first & 6:
+                                    stats.dup0 += 1
+                            again = 0
+                            if first & 6:
+                                ack[0] = 0x40
+                                if first & 4:
+                                    c.two.keep(c, n)
+                                    ack[0] = 0x50
+                                ack[2] = rx[p - 2]
+                                ack[3] = rx[p - 1]
+                                acks.extend(ack)
+                        elif first == 0x40 and n == 2:
+                            # PUBACK: usually for the first message.
+                            h = rx[t] << 8 | rx[t + 1]
+                            p = 0
+                            while p < sent:
+                                e = p + 1
+                                n = q[e]
+                                if n > 127:
+                                    n &= 127
+                                    i = 7
+                                    e += 1
+                                    while q[e] > 127:
+                                        n |= (q[e] & 127) << i
+                                        i += 7
+                                        e += 1
+                                    n |= q[e] << i
+                                e += 1
+                                n += e
+                                if q[p] & 6:
+                                    e += 2 + (q[e] << 8 | q[e + 1])
+                                    if q[e + 1] == rx[t + 1] and q[e] == rx[t]:
+                                        break
+                                p = n
+                            if p < sent and n <= sent and q[p] & 6 != 6:
+                                if q[p] & 4:
+                                    stats.downgraded += 1  # this broker does not support QoS 2
+                                acked = now
+                                if not (p or c.alone or c.large or c.own < 65535):
+                                    c.stop = h  # those before it are free
+                                if not c.gone or h not in c.gone:  # else it was counted by `drop`
+                                    c.kept -= 1
+                                    c.pending -= 1
+                                sent -= n - p
+                                c.end -= n - p
+                                q[p:n] = b""
+                                if not c.kept:
+                                    c.renamed = None
+                            elif not h:
+                                what = _ID_0
+                            elif not (c.large and c.large.settle(h)):
+                                stats.strays += 1
+                                if five:
+                                    five.settle(c, h)
+                        elif first == 0xD0 and not n:
+                            if c.alone:
+                                c.alone.update()
+                            if c.unsure:
+                                c.unsure = 2
+                            if c.requests:
+                                c.due = now  # they have waited for this
+                        else:
+                            c.sent = sent
+                            if not opened:
+                                calling = _HOOK  # CONNACK is handled again if the gate raises
+                                c.began = left
+                            if five:
+                                h = five
+                            elif first == 0x20:
+                                h = dial or load("dial", "")
+                            elif first & 0xDF == 0x90:
+                                h = c.subs or load("subs", "")
+                            else:
+                                h = c.two = c.two or load("qos2")
+                            what = h.other(c, first, t, end)
+                            calling = 0
+                            if what is hold:
+                                what = None
+                                waits = True
+                                break
+                            sent = c.sent
+                            if what is True:  # it acknowledges something
+                                what = None
+                                acked = now
+                            if not opened and c.connected:
+                                opened = True
+                                at = end
+                                if c.on_connect is not None:
+                                    calling = _HOOK
+                                    c.on_connect(c)
+                                    calling = 0
+                        at = end
+                        if what:
+                            break
 
-                if busy:
-                    busy = waits
-                    if waits and not acks:  # else the link may be dead: no room to acknowledge
-                        heard = acked = now  # what has come since is not read
-                        c.asked = 0
-                    room = at != start and not moved  # what was held back is handled: read more
+                    if busy:
+                        busy = waits
+                        if waits and not acks:  # else the link may be dead: no room to acknowledge
+                            heard = acked = now  # what has come since is not read
+                            c.asked = 0
+                        if not moved:
+                            room = at != start  # what was held back is handled: read more
+
+                    # 5. The clock: what is late, or due, now that all that has come is handled.
+                    if not now - c.due & _SIGN and not what:
+                        i = c.tick
+                        p = moved and now - c.due & mask > i
+                        if c.leaving is not None:
+                            room = True  # step 2 ends the connection, after these answers
+                        elif not opened:
+                            what = _NO_CONNACK
+                        else:
+                            # The nearest deadline of an acknowledgement, PINGRESP, and PINGREQ.
+                            h = c.kept and sent
+                            if c.large:
+                                h = h or (c.large.waits and not c.large.sending)
+                            if c.requests:
+                                i = c.subs.late(c)
+                                if i < 0:
+                                    what = _NO_ACKNOWLEDGEMENT
+                            if five:
+                                h = h or c.owed
+                                calling = _HOOK
+                                i = five.late(c, i)
+                                calling = 0
+                            if not h:
+                                acked = now
+                            elif c.ack_ms and now - acked & mask >= c.ack_ms:
+                                what = _NO_ACKNOWLEDGEMENT
+                            n = now - wrote & mask
+                            if c.large and c.large.sending and n < c.timeout_ms:
+                                n = c.timeout_ms - n  # bytes that leave show life, too
+                            else:
+                                if not c.asked:
+                                    e = now - heard & mask
+                                    n = c.interval - (n if n > e else e)
+                                    if n <= 0:
+                                        c.asked = now or -1
+                                        acks.extend(b"\xc0\0")
+                                if c.asked:
+                                    n = min(c.timeout_ms, c.interval) - (now - c.asked & mask)
+                                    if n <= 0:
+                                        what = _NO_PINGRESP
+                            c.due = now + (n if n < i else i) & mask
+                            if c.since is not None and now - c.since & mask >= c.tick:
+                                if c.unsure == 1 or (c.alone and c.alone.asked == 1):
+                                    what = _NO_PINGRESP  # something waits for it
+                                else:
+                                    c.since = None  # the connection is a steady one
+                                    c.tries = 0
+                                    if c.release:
+                                        dial = None
+                                        if not c.requests:
+                                            c.subs = None
+                                        c.release("dial", "subs")
+                        if p and what:
+                            # The application was away: what is still to be read is in time.
+                            what = None
+                            c.due = now + c.tick & mask
 
             # 6. Write; what has begun is finished before anything else.
             while write and not what and (left or acks or q or c.alone or c.large):
