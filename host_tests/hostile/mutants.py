@@ -18,9 +18,9 @@ FAULTS: Faults = {
     "engine": {
         "a message without a valid topic name is not counted": ("stats.skipped += 1", "pass"),
         "a handler that raised is passed over": (
-            "calling = _HANDLER\n                                if h(m)",
+            "calling = _HANDLER\n                                    if h(m)",
             "calling = _HANDLER\n                                at = end\n"
-            "                                if h(m)",
+            "                                    if h(m)",
         ),
         "the cut packet is moved one byte short": (
             "rx[n:size] = rx[at:have]", "rx[n : size - 1] = rx[at : have - 1]"
