@@ -19,7 +19,7 @@ FAULTS: Faults = {
         "a message without a valid topic name is not counted": ("stats.skipped += 1", "pass"),
         "a handler that raised is passed over": (
             "calling = _HANDLER\n                                    if h(m)",
-            "calling = _HANDLER\n                                at = end\n"
+            "calling = _HANDLER\n                                    at = end\n"
             "                                    if h(m)",
         ),
         "the cut packet is moved one byte short": (
