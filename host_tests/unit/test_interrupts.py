@@ -560,12 +560,21 @@ def test_subscribe_without_memory_is_called_again(once: Callable, make: Callable
     assert got == [b"x"]
 
 
-def test_3_1_1_is_fallen_back_to_once_there_is_memory(clock: Clock, once: Callable) -> None:
+@pytest.mark.parametrize("closes", [False, True])
+def test_3_1_1_is_fallen_back_to_once_there_is_memory(
+    closes: bool, clock: Clock, once: Callable
+) -> None:
     bench = Bench5(clock, version=None)
     pid = bench.client.publish(b"t", b"x", 1)
+    if closes:
+        bench.greet()
+        bench.lose()
     bench.greet()
     once(fallback, "connect")
-    bench.feed(peer.connack(1))
+    if closes:
+        bench.lose()
+    else:
+        bench.feed(peer.connack(1))
     bench.pass_time(2_000)
     bench.online()
     assert (bench.client.level, bench.client.connected) == (4, True)

@@ -16,6 +16,9 @@ def fall_back(c: "Client5") -> None:
 
     Waiting messages lose their properties.
     """
+    c.level = 4
+    if c.replies:
+        c.replies.end()  # if a handler raises, this is called again
     client_id, user, password, will = parts_of(c)
     if c.auth and c.password is load("hello", "v5.").keep:
         c.password = None
@@ -40,7 +43,6 @@ def fall_back(c: "Client5") -> None:
         c.version = 5
         c.five = five
         raise
-    c.level = 4
     c.unanswered = None
     c.error = None  # the broker may well speak 3.1.1
     c.carry(None)
@@ -52,8 +54,6 @@ def fall_back(c: "Client5") -> None:
         s.qos &= 3
     for i in range(c.learned):
         c.names[i][0:] = NEVER
-    if c.replies:
-        c.replies.end()
     drop("hello", "wire", "properties", "fallback", "packets", "reasons")
 
 
