@@ -86,6 +86,8 @@ def accepted(c: "Client5", t: int, end: int) -> "Any":
     c.aliases = 0  # they end with their connection
     load("dial", "").other(c, 0x20, t, t + 2)
     c.five.allot(c)
+    if c.replies:  # the next poll computes when a request is due
+        c.due = c.since  # type: ignore[assignment]
     return None
 
 
