@@ -217,6 +217,23 @@ def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
     at_each_line(life, *modules.split())
 
 
+def test_ctrl_c_at_any_line_of_the_fallback(clock: Clock) -> None:
+    sent = []
+
+    def life(ctrl_c: CtrlC) -> bool:
+        bench = Bench5(clock, version=None)
+        bench.client.publish(b"t", b"before", 1, properties=MORE)
+        bench.greet()
+        bench.stream.incoming.append(peer.connack(1))
+        came = poll_until(bench, ctrl_c)
+        bench.online().client.poll()
+        sent.extend(p.payload for p in bench.published())
+        return came
+
+    at_each_line(life, "v5.fallback")
+    assert set(sent) == {b"before"}
+
+
 # Memory
 
 

@@ -35,25 +35,26 @@ def fall_back(c: "Client5") -> None:
     large = c.large if c.large and c.large.waits else None
     head = large and bytearray(_without(large.head, large.size))
     five = c.five
-    c.version = 4
-    c.five = None
     try:
+        c.version = 4
+        c.five = None
         connect(c, client_id, user, password, will)
+        c.carry(None)
+        for s in asked:
+            s.qos &= 3
+        for i in range(c.learned):
+            c.names[i][0:] = NEVER
+        c.q[0:] = queue  # last: what Ctrl-C has stopped before is done again
     except:
         c.version = 5
         c.five = five
+        c.carry(None)
         raise
-    c.unanswered = None
-    c.error = None  # the broker may well speak 3.1.1
-    c.carry(None)
-    c.q[0:] = queue
-    c.end = len(queue)
     if large and head:
         large.head = head
-    for s in asked:
-        s.qos &= 3
-    for i in range(c.learned):
-        c.names[i][0:] = NEVER
+    c.end = len(queue)
+    c.unanswered = None
+    c.error = None  # the broker may well speak 3.1.1
     drop("hello", "wire", "properties", "fallback", "packets", "reasons")
 
 

@@ -92,8 +92,8 @@ class Replies:
         i = self._handlers.index(None)
         if self._send(topic, payload, i) is None:
             return False
-        self._handlers[i] = handler
         self._until[i] = ticks_add(port.ticks_ms(), timeout * 1000)
+        self._handlers[i] = handler
         if self._client.connected:
             self._client.due = port.ticks_ms()  # the next poll computes when it is due
         return True
