@@ -63,7 +63,7 @@ OPTIONS = (
 OPTIONS_5 = OPTIONS + ("session_expiry", "maximum_packet_size", "requests")  # noqa: RUF005 (MicroPython)
 
 # The modules that use chance.
-BY_CHANCE = ("flatmq.setup", "flatmq.dial")
+BY_CHANCE = ("flatmq.setup", "flatmq.dial", "flatmq.v5.replies")
 
 MOST_CALLS = 50000  # of the stream, in one case
 MOST_REFUSED = 3  # writes that take nothing, in one poll

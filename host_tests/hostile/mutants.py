@@ -111,8 +111,7 @@ FAULTS_5: Faults = {
     },
     "v5/auth": {
         "AUTH cuts a CONNECT that is half out": (
-            "if c.began:\n            return _AUTH_FIRST",
-            "if False:\n            return _AUTH_FIRST",
+            "if c.began and not c.connected:\n        return", "if False:\n        return"
         ),
     },
     "v5/reasons": {

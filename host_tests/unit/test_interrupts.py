@@ -217,6 +217,23 @@ def test_ctrl_c_at_any_line_of_mqtt_5(modules: str, clock: Clock) -> None:
     at_each_line(life, *modules.split())
 
 
+def test_ctrl_c_at_any_line_of_the_fallback(clock: Clock) -> None:
+    sent = []
+
+    def life(ctrl_c: CtrlC) -> bool:
+        bench = Bench5(clock, version=None)
+        bench.client.publish(b"t", b"before", 1, properties=MORE)
+        bench.greet()
+        bench.stream.incoming.append(peer.connack(1))
+        came = poll_until(bench, ctrl_c)
+        bench.online().client.poll()
+        sent.extend(p.payload for p in bench.published())
+        return came
+
+    at_each_line(life, "v5.fallback")
+    assert set(sent) == {b"before"}
+
+
 # Memory
 
 
@@ -560,12 +577,21 @@ def test_subscribe_without_memory_is_called_again(once: Callable, make: Callable
     assert got == [b"x"]
 
 
-def test_3_1_1_is_fallen_back_to_once_there_is_memory(clock: Clock, once: Callable) -> None:
+@pytest.mark.parametrize("closes", [False, True])
+def test_3_1_1_is_fallen_back_to_once_there_is_memory(
+    closes: bool, clock: Clock, once: Callable
+) -> None:
     bench = Bench5(clock, version=None)
     pid = bench.client.publish(b"t", b"x", 1)
+    if closes:
+        bench.greet()
+        bench.lose()
     bench.greet()
     once(fallback, "connect")
-    bench.feed(peer.connack(1))
+    if closes:
+        bench.lose()
+    else:
+        bench.feed(peer.connack(1))
     bench.pass_time(2_000)
     bench.online()
     assert (bench.client.level, bench.client.connected) == (4, True)

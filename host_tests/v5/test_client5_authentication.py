@@ -242,6 +242,16 @@ def test_what_auth_raises_ends_the_connection(at: str, clock: Clock) -> None:
     assert not bench.client.connected
 
 
+def test_auth_waits_for_room_to_be_answered(clock: Clock) -> None:
+    bench = _asked(clock).accepted(METHODS)
+    bench.stream.room = 0
+    bench.feed(*[_auth(0x18, METHODS)] * 10)
+    assert len(bench.client.acks) < 100
+    bench.stream.room = None
+    bench.drain()
+    assert bench.names() == ["AUTH"] * 10
+
+
 def test_no_auth_is_larger_than_the_broker_accepts(clock: Clock) -> None:
     bench = Bench5(clock, auth=(b"m", lambda data: b"0123456789"))
     method = (Id.AUTHENTICATION_METHOD, b"m")

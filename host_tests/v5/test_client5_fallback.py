@@ -12,7 +12,7 @@ import pytest
 import peer
 from brokers.core import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION
 from brokers.fake import FakeBroker
-from flatmq import MQTTError
+from flatmq import Client, MQTTError
 from flatmq.properties import Properties
 from packets import build
 from packets.properties import Id
@@ -20,6 +20,8 @@ from unit.fake_link import Clock
 from v5.clients5 import SECONDS, Bench5, Inbox, again, made, online, settled, until
 
 OLD = [REFUSES_LEVEL_5, CLOSES_ON_LEVEL_5, UNSUPPORTED_VERSION]
+# Whatever a CONNACK of two bytes says, it is none of MQTT 5.
+OTHERS = [b"\x20\2\0" + bytes((code,)) for code in (0, 2, 3, 4, 5)]
 
 
 def _until_online(client: Any) -> Any:
@@ -42,7 +44,7 @@ def test_where_mqtt_5_works_it_stays(broker: FakeBroker) -> None:
     assert set(broker.levels) == {5}
 
 
-@pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
+@pytest.mark.parametrize("answer", OLD + OTHERS, ids=bytes.hex)
 def test_a_broker_that_speaks_3_1_1_alone(broker: FakeBroker, answer: bytes) -> None:
     broker.level_5 = answer
     client = online(broker, version=None)  # connect() goes on where the client does
@@ -241,13 +243,26 @@ def test_options_of_mqtt_5_are_left_out(broker: FakeBroker) -> None:
 def test_requests_are_given_up(broker: FakeBroker) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     answers: list = []
+
+    def handler(message: Any) -> None:
+        answers.append(message)
+        raise RuntimeError
+
     client = made(broker, version=None)
     for _ in range(2):
-        assert client.request(b"ask", b"x", answers.append, 60)
+        assert client.request(b"ask", b"x", handler, 60)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            _until_online(client)
     _until_online(client)
     assert answers == [None, None]
     with pytest.raises(ValueError, match="request needs MQTT 5"):
         client.request(b"ask", b"x", answers.append)
+
+
+def test_an_identifier_that_only_mqtt_5_allows() -> None:
+    with pytest.raises(ValueError, match="client_id length must be 1 to 65535, not 0"):
+        Client(b"", "broker", version=None, clean_session=False)
 
 
 def test_qos_2_past_pubrec_from_before_a_reboot(clock: Clock) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from brokers.core import types
 from brokers.fake import FakeBroker
+from packets import build
 from packets.properties import Id, properties
-from v5.clients5 import SECONDS, Reports, again, made, named, online, settled, until
+from unit.fake_link import Clock
+from v5.clients5 import SECONDS, Bench5, Reports, again, made, named, online, settled, until
 
 ACKS = types("PUBACK", "PUBREC")
 
@@ -76,6 +78,21 @@ def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: FakeBroker)
     assert client.publish(b"t", b"2", 1)
     broker.release()
     settled(client)
+
+
+def test_a_message_that_is_dropped_in_flight_alone_keeps_its_place(clock: Clock) -> None:
+    """The broker has closed the connection on it, so messages leave one at a time."""
+    one = (Id.RECEIVE_MAXIMUM, 1)
+    bench = Bench5(clock)
+    first, second = [bench.client.publish(b"t", b"x", 1) for _ in range(2)]
+    bench.accepted(one).lose()
+    bench.accepted(one).feed(build.PINGRESP)
+    assert [p.pid for p in bench.packets() if p.name == "PUBLISH"] == [first]
+    bench.client.drop(first)
+    bench.drain()
+    assert bench.names() == []
+    bench.feed(build.ack("PUBACK", first))
+    assert [p.pid for p in bench.packets()] == [second]
 
 
 def test_a_place_is_free_after_ack_timeout_if_the_broker_does_not_answer(

@@ -91,6 +91,44 @@ def test_a_handler_that_raises_gets_the_answer_again(clock: Clock) -> None:
     assert seen == [b"right", b"right"]
 
 
+def test_the_timeout_is_kept(clock: Clock) -> None:
+    """Also of a request from before the connection, and of one made when another was given up."""
+    bench = Bench5(clock)
+    begun, seen = clock.now, []
+
+    def again(message: Any) -> None:
+        seen.append((clock.now - begun) // 1000)
+        if len(seen) < 4:
+            bench.client.request(b"echo", b"x", again, 1)
+
+    bench.client.request(b"echo", b"first", lambda message: None, 1)
+    bench.client.request(b"echo", b"x", again, 1)
+    bench.accepted().pass_time(6000)
+    assert seen == [1, 2, 3, 4]
+
+
+def test_an_answer_to_a_request_from_before_a_reboot_answers_none(clock: Clock) -> None:
+    before, now = [Bench5(clock).accepted() for _ in range(2)]
+    seen: list[bytes] = []
+    for bench in (before, now):
+        bench.client.request(b"echo", b"x", lambda message: seen.append(message.payload))
+    now.feed(_answer(*_asked(before), b"old"), _answer(*_asked(now), b"right"))
+    assert seen == [b"right"]
+
+
+@pytest.mark.parametrize("fails", ["connect", "no TCP connection in time"])
+def test_poll_raises_what_a_handler_raises_while_offline(fails: str, clock: Clock) -> None:
+    bench = Bench5(clock, timeout=1)
+    bench.client.request(b"echo", b"x", lambda message: message.payload, 1)
+    bench.link.slow = 100
+    bench.link.fails = fails
+    with pytest.raises(AttributeError):
+        bench.pass_time(4000)
+    bench.link.fails = ""
+    bench.accepted()
+    assert bench.client.connected
+
+
 def test_a_client_without_a_name_needs_a_response_topic(broker: FakeBroker) -> None:
     client = made(broker, b"")
     with pytest.raises(ValueError, match="request needs a client_id, or a response_topic"):

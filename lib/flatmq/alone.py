@@ -90,7 +90,8 @@ class Alone:
             return 0  # a request is alone in flight, and not for long
         if self.release(sent):
             return 0
-        if sent == c.end:
+        # Dropped messages that are not answered yet may take up all places.
+        if sent == c.end or (q[sent] & 6 and c.inflight < 1):
             return 0
         self.alone = 0
         if q[sent] & 6:

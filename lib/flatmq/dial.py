@@ -49,11 +49,11 @@ def step(c: "Client") -> "Any":
             c.stream = stream
             c.state = "greeting"
             c.due = ticks_add(port.ticks_ms(), c.timeout_ms)
-        elif ticks_diff(port.ticks_ms(), c.due) >= 0:
-            lost(c, _NOT_CONNECTED, "connecting")
     except Exception as e:
         lost(c, e, "connect")
         return None
+    if not stream and ticks_diff(port.ticks_ms(), c.due) >= 0:
+        lost(c, _NOT_CONNECTED, "connecting")
     return stream
 
 

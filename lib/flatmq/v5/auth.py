@@ -49,11 +49,10 @@ def _packet(c, reason, data):
 
 def other(c: "Client5", t: int, end: int) -> "Any":
     """Handle AUTH. Returns what `packets.other` does."""
-    if not c.connected:
-        if c.acks:
-            return HOLD  # the last answer has not left
-        if c.began:
-            return _AUTH_FIRST
+    if len(c.acks) > (c.space if c.connected else 0):
+        return HOLD  # there is no room to answer; before CONNACK the last answer has not left
+    if c.began and not c.connected:
+        return _AUTH_FIRST
     code = 0 if t == end else c.rx[t]
     if c.connected and not code and end - t < 2:
         return None  # success, in the short form

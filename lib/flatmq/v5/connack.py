@@ -37,9 +37,10 @@ def accepted(c: "Client5", t: int, end: int) -> "Any":
     code = c.rx[t + 1]
     if c.connected:
         return _SECOND
+    if end - t == 2 and code < 128 and c.unanswered is not None:
+        c.unanswered = 2  # a CONNACK of 3.1.1, whatever it says
     if end - t < 2 or (end - t == 2 and not code):
         return _LENGTH
-    # A broker that speaks only 3.1.1 answers with a 3.1.1 CONNACK, of two bytes.
     what = c.five.properties(c, t + 2, end, _CONNACK)
     if what:
         return what
@@ -54,7 +55,7 @@ def accepted(c: "Client5", t: int, end: int) -> "Any":
     offers[_REFERENCE] = said.get(0x1C)
     offers[_REASON] = said.get(0x1F)
     if code:
-        if c.unanswered is not None and (code == _OTHER_VERSION or code == 1):
+        if c.unanswered is not None and code == _OTHER_VERSION:
             c.unanswered = 2
         return _REFUSED | code
     if said.get(0x27, 4) < 4:
@@ -85,6 +86,8 @@ def accepted(c: "Client5", t: int, end: int) -> "Any":
     c.aliases = 0  # they end with their connection
     load("dial", "").other(c, 0x20, t, t + 2)
     c.five.allot(c)
+    if c.replies:  # the next poll computes when a request is due
+        c.due = c.since  # type: ignore[assignment]
     return None
 
 

@@ -16,6 +16,9 @@ def fall_back(c: "Client5") -> None:
 
     Waiting messages lose their properties.
     """
+    c.level = 4
+    if c.replies:
+        c.replies.end()  # if a handler raises, this is called again
     client_id, user, password, will = parts_of(c)
     if c.auth and c.password is load("hello", "v5.").keep:
         c.password = None
@@ -32,28 +35,26 @@ def fall_back(c: "Client5") -> None:
     large = c.large if c.large and c.large.waits else None
     head = large and bytearray(_without(large.head, large.size))
     five = c.five
-    c.version = 4
-    c.five = None
     try:
+        c.version = 4
+        c.five = None
         connect(c, client_id, user, password, will)
+        c.carry(None)
+        for s in asked:
+            s.qos &= 3
+        for i in range(c.learned):
+            c.names[i][0:] = NEVER
+        c.q[0:] = queue  # last: what Ctrl-C has stopped before is done again
     except:
         c.version = 5
         c.five = five
+        c.carry(None)
         raise
-    c.level = 4
-    c.unanswered = None
-    c.error = None  # the broker may well speak 3.1.1
-    c.carry(None)
-    c.q[0:] = queue
-    c.end = len(queue)
     if large and head:
         large.head = head
-    for s in asked:
-        s.qos &= 3
-    for i in range(c.learned):
-        c.names[i][0:] = NEVER
-    if c.replies:
-        c.replies.end()
+    c.end = len(queue)
+    c.unanswered = None
+    c.error = None  # the broker may well speak 3.1.1
     drop("hello", "wire", "properties", "fallback", "packets", "reasons")
 
 

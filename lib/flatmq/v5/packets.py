@@ -210,6 +210,6 @@ def lost(c: "Client5", error: "Any") -> None:
             c.unanswered += 1
         elif c.unanswered < 2:
             c.unanswered = 0
-        if c.unanswered == 2:
+        if c.unanswered >= 2:
             load("fallback", "v5.").fall_back(c)
     c.greeting = False

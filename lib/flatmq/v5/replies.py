@@ -5,6 +5,8 @@ Subscribe to a response topic, and match answers to requests.
 Loaded with the first call of `request`.
 """
 
+import random
+
 from .. import port, properties
 from ..port import const, drop, load, ticks_add, ticks_diff
 from ..properties import Properties
@@ -69,8 +71,10 @@ class Replies:
         self._client = client
         self._handlers: list[Any] = [None] * n
         self._until = [0] * n
-        # Correlation data: the place of the request, and how many times it has been used.
-        self._data = [bytearray((i, 0, 0, 0)) for i in range(n)]
+        # Correlation data: the place of the request, and a number that counts its uses. It begins
+        # at random: an answer to a request from before a reboot must answer none.
+        at = random.getrandbits(24)
+        self._data = [bytearray((i, at >> 16, at >> 8 & 255, at & 255)) for i in range(n)]
         self._blocks = []
         for data in self._data:
             p = Properties(response_topic=topic, correlation_data=data)
@@ -88,8 +92,8 @@ class Replies:
         i = self._handlers.index(None)
         if self._send(topic, payload, i) is None:
             return False
-        self._handlers[i] = handler
         self._until[i] = ticks_add(port.ticks_ms(), timeout * 1000)
+        self._handlers[i] = handler
         if self._client.connected:
             self._client.due = port.ticks_ms()  # the next poll computes when it is due
         return True
@@ -139,6 +143,7 @@ class Replies:
                 left = ticks_diff(self._until[i], port.ticks_ms())
                 if left <= 0:
                     self._give_up(i)
+                    i = -1  # its handler may have made another request, at any place
                 elif left < least:
                     least = left
             i += 1

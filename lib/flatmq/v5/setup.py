@@ -80,6 +80,8 @@ def setup(
     c.high = -3  # as `carry` sets it
     c.aliases = c.numbered = 0
     load("setup", "").setup(c, *args, version=5, five=packets, **given)
+    if version is None and not c.clean:  # the rule of 3.1.1
+        number("client_id length", len(load("hello", "").parts_of(c)[0]), 1, 65535)
     if auth and not c.password:
         c.password = load("hello", "v5.").keep
     if not MICROPYTHON:  # where a message has no __getattr__
