@@ -22,6 +22,42 @@ from spool.model_broker import Broker
 ROOM = 256  # bytes of the board's buffer
 UP, DOWN = "up", "down"
 Harm = Callable[[bytes], bytes]  # what becomes of the bytes of a direction
+TEXT = b"Traceback (most recent call last):\r\n  caf\xc3\xa9\r\n"
+
+
+class Struck:
+    """Harm that is done once, at byte `at` of what passes."""
+
+    def __init__(self, way: str, at: int) -> None:
+        self.way = way
+        self.at = at
+        self.passed = 0
+        self.done = False
+        self._silent = False
+
+    def __call__(self, data: bytes) -> bytes:
+        if self._silent:
+            return b""
+        at = self.at - self.passed
+        self.passed += len(data)
+        if self.done or not 0 <= at < len(data):
+            return data
+        self.done = True
+        head, byte, tail = data[:at], data[at], data[at + 1 :]
+        match self.way:
+            case "lose a byte":
+                return head + tail
+            case "flip a bit":
+                return head + bytes((byte ^ 1 << at % 8,)) + tail
+            case "print":
+                return head + TEXT + data[at:]
+            case "tear":
+                self._silent = True
+                return head
+        raise AssertionError(self.way)
+
+
+WAYS = ["lose a byte", "flip a bit", "print", "tear"]
 
 
 def quick_crc(src: bytes, at: int, end: int, value: int) -> int:

@@ -14,9 +14,8 @@ from flatmq import stream_uart
 from flatmq.frames import CLOSE, DATA, OPEN, SMALL
 from flatmq_tools.bridge.conversation import LEAST_ROOM, Conversation
 from sizes import spread
-from uart.simulation import DOWN, ROOM, UP, World
+from uart.simulation import DOWN, ROOM, TEXT, UP, WAYS, Struck, World
 from uart.test_frames_on_a_line import decoded, encoded
-from uart.test_torture import TEXT, WAYS, Struck
 
 HELLO = bytes((1, ROOM >> 8, ROOM & 255))
 
