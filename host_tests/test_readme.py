@@ -5,53 +5,24 @@
 
 from __future__ import annotations
 
-import queue
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from paho.mqtt import client as paho
 
 import sizes
 from conftest import BROKERS, LIB, ROOT, SharedBrokers, interpreter_command
 from flatmq_tools import interpreter
+from observer import Observer
 
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs" / "guide.md").read_text()
-ANSWER = 20.0  # seconds that a message may take
-
-
-Peer = tuple[paho.Client, "queue.Queue[tuple[str, bytes]]", int]
-
+ANSWER = 20.0  # seconds until a program has ended
 PYTHONS = ("cpython", "micropython")
 CASES = [
     (page, python, kind) for page in ("guide", "script") for python in PYTHONS for kind in BROKERS
 ]
-
-
-@pytest.fixture
-def peer(case: tuple[str, str, str], shared_brokers: SharedBrokers) -> Iterator[Peer]:
-    """A paho client that is subscribed to everything, what it gets, and the broker's port."""
-    broker = shared_brokers.get(case[2], "shared")
-    messages: queue.Queue[tuple[str, bytes]] = queue.Queue()
-    subscribed: queue.Queue[bool] = queue.Queue()
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-    client.on_message = lambda _c, _d, m: messages.put((m.topic, bytes(m.payload)))
-    client.on_subscribe = lambda *_: subscribed.put(True)
-    client.connect(broker.host, broker.port)
-    client.loop_start()
-    client.subscribe("dev/#", 1)
-    assert subscribed.get(timeout=ANSWER)
-    yield client, messages, broker.port
-    client.disconnect()
-    client.loop_stop()
-
-
-def _await(messages: queue.Queue[tuple[str, bytes]], wanted: tuple[str, bytes]) -> None:
-    while messages.get(timeout=ANSWER) != wanted:
-        pass
 
 
 def _blocks(text: str) -> list[str]:
@@ -74,27 +45,34 @@ def _started(code: str, python: str, port: int, folder: Path) -> subprocess.Pope
 
 
 @pytest.mark.parametrize("case", sizes.one_each(CASES, lambda case: case[:2]), ids="-".join)
-def test_the_code_of_the_page_runs(case: tuple[str, str, str], peer: Peer, tmp_path: Path) -> None:
-    client, messages, port = peer
-    page, python, _kind = case
+def test_the_code_of_the_page_runs(
+    case: tuple[str, str, str], shared_brokers: SharedBrokers, tmp_path: Path
+) -> None:
+    page, python, kind = case
+    near = shared_brokers.get(kind, "shared")
     script = next(code for code in _blocks(GUIDE) if ".disconnect(" in code)
     code = script if page == "script" else _blocks(GUIDE)[0]
-    process = _started(code, python, port, tmp_path)
-    try:
-        if page == "script":
-            _await(messages, ("dev/pico-1/cmd", b"hello"))
-            assert process.wait(ANSWER) == 0
-        else:
-            _await(messages, ("dev/pico-1/status", b"online"))
-            client.publish("dev/pico-1/cmd", b"hello", 1)
-            _await(messages, ("dev/pico-1/answer", b"hello yourself"))
-            assert process.poll() is None
+    with Observer(near.host, near.port, "dev/#") as desk:
+
+        def says(what: str, payload: bytes) -> None:
+            desk.until(lambda: payload in desk.payloads(f"dev/pico-1/{what}"))
+
+        process = _started(code, python, near.port, tmp_path)
+        try:
+            if page == "script":
+                says("cmd", b"hello")
+                assert process.wait(ANSWER) == 0
+            else:
+                says("status", b"online")
+                desk.publish("dev/pico-1/cmd", b"hello")
+                says("answer", b"hello yourself")
+                assert process.poll() is None
+                process.kill()
+                says("status", b"offline")
+        finally:
             process.kill()
-            _await(messages, ("dev/pico-1/status", b"offline"))
-    finally:
-        process.kill()
-        output = process.communicate()[0]
-        print(output)
+            output = process.communicate()[0]
+            print(output)
     assert output == ""
 
 
