@@ -1,4 +1,4 @@
-"""Return values and exceptions, call by call, with umqtt and with flatmq.
+"""Return values and exceptions, call by call, which are those of umqtt.
 
 There is also what is better with flatmq, or different, what ssl= and ssl_params do, and what calls
 take from the heap.
@@ -28,7 +28,7 @@ from tls.secure_broker import SecureBroker
 from umqtt import umqtt_stage
 from umqtt.umqtt_stage import PROGRAMS, PYTHONS
 
-# What both do, by the cases of programs/calls.py.
+# What umqtt does, too, by the cases of programs/calls.py.
 SAME = {
     "callback_that_raises": "(('ValueError', None), False, [b'bad', b'good'])",
     "calls_when_lost": "(-1, 'OSError', 'OSError')",
@@ -56,16 +56,6 @@ SAME = {
     ),
     "subscribe_without_a_callback": "AssertionError",
     "unsubscribe": "(None, None, [])",
-}
-# Of these, what the umqtt of the package index does not do yet.
-NEW = {
-    "callback_that_raises",
-    "connect",
-    "connect_when_lost",
-    "echo",
-    "ping",
-    "robust_attempts",
-    "unsubscribe",
 }
 # What only flatmq does, by the cases of programs/better.py.
 BETTER = {
@@ -105,15 +95,9 @@ BETTER = {
 ON_CPYTHON = {"a_message_that_does_not_fit": "does not happen"}
 
 
-def _seen(program: Path, which: str, python: str) -> dict[str, str]:
+def _seen(program: Path, python: str) -> dict[str, str]:
     """Return what each case of a program returned."""
-    return umqtt_stage.cases(umqtt_stage.run(program, which, python).printed)
-
-
-def test_umqtt_does_it() -> None:
-    seen = _seen(PROGRAMS / "calls.py", "umqtt", "micropython")
-    for case in SAME.keys() - NEW:
-        assert (case, seen[case]) == (case, SAME[case])
+    return umqtt_stage.cases(umqtt_stage.run(program, python).printed)
 
 
 USED = "(0, [(b'secure', 20000)])"
@@ -144,11 +128,11 @@ def same(python: str, folder: Path) -> None:
     text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")
     program = folder / f"{python}.py"
     program.write_text(text.replace("from umqtt.robust import", "from flatmq.umqtt_robust import"))
-    assert _seen(program, "flatmq", python) == SAME
+    assert _seen(program, python) == SAME
 
 
 def better(python: str, folder: Path) -> None:
-    seen = _seen(PROGRAMS / "better.py", "flatmq", python)
+    seen = _seen(PROGRAMS / "better.py", python)
     assert seen == (BETTER | ON_CPYTHON if python == "cpython" else BETTER)
 
 
@@ -195,13 +179,6 @@ def test_flatmq(case: tuple, runs: dict[tuple, Future[None]]) -> None:
 def test_a_call_allocates_nothing(name: str, shared_brokers: SharedBrokers) -> None:
     peer = shared_brokers.get("mosquitto", "shared")
     assert on_device.proof("umqtt_calls", name, peer) == on_device.NOTHING
-
-
-def test_umqtt_allocates_more_for_a_message(tmp_path: Path) -> None:
-    program = PROGRAMS / "heap.py"
-    before = int(_seen(program, "umqtt", "micropython")["receive"])
-    after = _seen(umqtt_stage.moved(program, tmp_path), "flatmq", "micropython")
-    assert 40 <= int(after["receive"]) < before
 
 
 @pytest.mark.parametrize("call", ["subscribe", "unsubscribe"])

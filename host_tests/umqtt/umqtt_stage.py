@@ -1,28 +1,24 @@
-"""A program for umqtt with a broker of its own: what it prints, and what a subscriber sees of it.
+"""A program for umqtt, moved to flatmq, with a broker of its own: what it prints, and what a
+subscriber sees of it.
 
-The umqtt to compare with is fetched from the package index: umqtt.simple 1.3.4 and umqtt.robust
-1.0, the last ones that are there. What the umqtt of today's micropython-lib does beyond them is in
-tables, and flatmq is held against these.
+What they do with umqtt itself is in tables: umqtt.simple 1.3.4 and umqtt.robust 1.0, the last ones
+of the package index, and where these cannot do it yet, the umqtt of micropython-lib.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 import peer
 from brokers.core import Connection, types
 from brokers.fake import FakeBroker
-from conftest import LIB, ROOT, interpreter_command
-from flatmq_rigs.bench import peers
+from conftest import interpreter_command, library
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, bytecode, interpreter, ports
+from flatmq_tools import broker, interpreter, ports
 from observer import Heard, Observer, until
 from scenario_child import converse
 
@@ -32,10 +28,6 @@ DEADLINE = 60  # seconds until a program is ended from outside
 USERS = {"alice": "s3cret"}
 PYTHONS = ("micropython", "cpython")
 
-_SDISTS = {
-    "umqtt_simple": "micropython-umqtt.simple==1.3.4",
-    "umqtt_robust": "micropython-umqtt.robust==1.0",
-}
 _MOVED = {"umqtt.simple": "flatmq.umqtt", "umqtt.robust": "flatmq.umqtt_robust"}
 
 
@@ -44,30 +36,6 @@ class Seen(NamedTuple):
 
     printed: list[str]
     messages: list[Heard]
-
-
-def real_umqtt() -> list[Path]:
-    """The folders to import the real umqtt from; the test fails if it cannot be had."""
-    try:
-        # MicroPython looks for a submodule in one folder only.
-        folder = ROOT / "build" / "peers" / "umqtt_both" / "umqtt"
-        for name, requirement in _SDISTS.items():
-            fetched = peers.fetch(ROOT / "build" / "peers", name, (requirement,), ())
-            for source in (fetched / "umqtt").glob("*.py"):
-                folder.mkdir(parents=True, exist_ok=True)
-                _copy(source, folder)
-    except peers.PeerError as error:
-        pytest.fail(str(error))
-    return [folder.parent]
-
-
-def _copy(source: Path, folder: Path) -> None:
-    """Copy a file that tests of other processes may be importing."""
-    target, data = folder / source.name, source.read_bytes()
-    if not target.is_file() or target.read_bytes() != data:
-        made = folder / f".{source.name}-{os.getpid()}"
-        made.write_bytes(data)
-        made.replace(target)
 
 
 def moved(program: Path, folder: Path) -> Path:
@@ -108,20 +76,11 @@ class Scripted(FakeBroker):
             super().packet(connection, first, body)
 
 
-def folders(which: str, python: str) -> Sequence[Path]:
-    """Return the folders from which a program imports.
+def run(program: Path, python: str, heap: str = HEAP, *, before: Sequence[Path] = ()) -> Seen:
+    """Run a program to its end, by way of a proxy that it can have cut its connection.
 
-    `which` is "umqtt", "flatmq", or a folder that goes first.
+    It imports from the folders `before`, then flatmq.
     """
-    if which == "umqtt":
-        return real_umqtt()
-    if which != "flatmq":
-        return [Path(which), *folders("flatmq", python)]
-    return [LIB if python == "cpython" else bytecode.library()]
-
-
-def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
-    """Run a program to its end, by way of a proxy that it can have cut its connection."""
     with (
         broker.mosquitto() as target,
         broker.mosquitto(users=USERS) as guarded,
@@ -180,7 +139,7 @@ def run(program: Path, which: str, python: str, heap: str = HEAP) -> Seen:
 
         output = converse(
             [*interpreter_command(python, heap), str(program), proxy.host, str(proxy.port)],
-            interpreter.environment(*folders(which, python), PROGRAMS),
+            interpreter.environment(*before, library(python), PROGRAMS),
             DEADLINE,
             carry_out,
         )
