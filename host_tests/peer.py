@@ -40,12 +40,10 @@ def take_apart(sent: Packet) -> Publish:
 def publish(
     topic: bytes, payload: bytes = b"", qos: int = 0, pid: int = 0, *, retain=False, dup=False
 ) -> bytes:
-    """A PUBLISH."""
     return build.publish(topic, payload, qos, pid, None, retain=retain, dup=dup)
 
 
 def connack(code: int = 0, *, present: bool = False) -> bytes:
-    """A CONNACK."""
     return build.connack(code, present, None)
 
 

@@ -67,7 +67,6 @@ def other(way: Direction) -> Direction:
 
 
 def rules(way: Direction, behaviour: Way) -> Rules:
-    """Rules with that behaviour in one direction."""
     return Rules(up=behaviour) if way == UP else Rules(down=behaviour)
 
 

@@ -30,7 +30,6 @@ class Loop:
         self.queue.wait_io_event = self.counted
 
     def counted(self, dt):
-        """Wait, and count."""
         before = micropython.mem_total()
         self.wait(dt)
         self.own += micropython.mem_total() - before
@@ -94,7 +93,6 @@ class Bench:
         await self.until(self.asks.waiting.peek)
 
     async def until(self, condition):
-        """Wait for a condition."""
         for _ in range(TURNS):
             if condition():
                 return
@@ -212,7 +210,6 @@ OPERATIONS = {
 
 
 async def main():
-    """Measure."""
     bench = Bench()
     meter = bench.meter
     await bench.start()

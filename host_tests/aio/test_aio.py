@@ -126,7 +126,6 @@ def _operations() -> list[str]:
 
 
 def _proof(operation: str) -> str:
-    """Return what an operation allocates."""
     done = subprocess.run(
         [*interpreter_command("micropython", HEAP), str(HERE / "aio_proof.py"), operation],
         env=interpreter.environment(on_device.made(), HERE),

@@ -240,12 +240,10 @@ class Core:
                 connection.end()
 
     def knows(self, client_id: bytes) -> bool:
-        """Return whether there is a session of that client."""
         with self.lock:
             return client_id in self.sessions
 
     def online(self, client_id: bytes) -> bool:
-        """Return whether that client is connected."""
         with self.lock:
             session = self.sessions.get(client_id)
             return session is not None and session.connection is not None

@@ -16,8 +16,6 @@ from packets.properties import NONE, Pairs
 
 
 class Connection(core.Connection):
-    """A client's connection."""
-
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -49,12 +49,10 @@ class Connection(core.Connection):
             fail(self.stream, self._broker.error)
 
     def of_type(self, kind: int) -> list[Raw]:
-        """The packets of one type."""
         return [p for p in self.packets if p.first >> 4 == kind]
 
     @property
     def published(self) -> list[Packet]:
-        """The PUBLISH packets."""
         return [self.decoded(p) for p in self.of_type(PUBLISH)]
 
     def decoded(self, raw: Raw) -> Packet:
@@ -153,7 +151,6 @@ class ScriptedBroker:
         self.until(lambda: self.client.pending == 0 and self.client.connected)
 
     def close(self) -> None:
-        """Close the connection."""
         self.connections[-1].end()
 
     # Answering

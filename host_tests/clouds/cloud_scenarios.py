@@ -50,8 +50,6 @@ def fails(env):
 
 
 class _Clock:
-    """The clock of this board."""
-
     def __init__(self):
         import time
 

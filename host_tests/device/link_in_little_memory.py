@@ -95,8 +95,6 @@ class Net:
 
 
 class Context:
-    """An SSLContext."""
-
     def __init__(self, net):
         self._net = net
 

@@ -20,7 +20,6 @@ SHORT = ("scenario", "runs", "the application saw", "after ms", "longest ms", ""
 
 
 def cells(row: Row) -> list[str]:
-    """A row of the table."""
     return [
         row.case.scenario.title,
         row.case.broker,

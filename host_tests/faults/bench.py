@@ -112,7 +112,6 @@ class Bench:
             return self._mosquitto[link]
 
     def run(self, case: Case) -> Row:
-        """One case."""
         scenario = case.scenario
         token = f"run{next(_run_number)}"
         row = Row(case)

@@ -20,7 +20,6 @@ class Message(NamedTuple):
 
 
 def payload(number: int, size: int) -> bytes:
-    """The payload of that message."""
     text = f"{number:0{NUMBER}d}".encode()
     return (text * (size // NUMBER + 1))[:size]
 

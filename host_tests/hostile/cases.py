@@ -137,7 +137,6 @@ def encode(first, second, steps, third=None):
 
 
 def encoded(steps):
-    """The bytes of steps."""
     out = bytearray()
     for step, argument in steps:
         if step == FEED:

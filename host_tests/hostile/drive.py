@@ -315,7 +315,6 @@ class Driver:
         return bytes((0x20, 3 + len(said), int(bool(present)), 0, len(said))) + said
 
     def message(self, qos, pid):
-        """Return a PUBLISH at that QoS."""
         body = b"\0\3a/b" + (bytes((0, pid)) if qos else b"") + bytes(int(self.v5)) + b"%d" % qos
         return bytes((0x30 | qos << 1, len(body))) + body
 
@@ -608,14 +607,12 @@ class Driver:
         self.note((PUBLISHED, pid, topic, payload, qos, int(retain), self.number))
 
     def publish_alias(self, which, payload, retain):
-        """Publish with an alias."""
         if len(payload) + 20 > self.options.tx_size:
             payload = b""
         pid = returned(self.aliases[which].publish, payload, bool(retain))
         self.note((ALIASED, pid, which, payload, int(bool(retain))))
 
     def subscribe(self, number, qos):
-        """Subscribe to one of FILTERS."""
         filters = list(self.options.choices[number])
         more = {}
         if self.v5:
@@ -634,7 +631,6 @@ class Driver:
         self.note((SUBSCRIBED, done, number, qos))
 
     def forget(self, filters):
-        """Unsubscribe from filters."""
         try:
             self.client.unsubscribe(list(filters))
             done = 1

@@ -113,7 +113,6 @@ class Maker:
         return Case(data, self.packets, self.changed)
 
     def one(self, values):
-        """One of several values."""
         return values[self.pick(len(values))]
 
     # Steps
@@ -372,7 +371,6 @@ class Maker5(Maker):
         return made
 
     def auth(self, code: int) -> bytes:
-        """An AUTH packet."""
         more: list[tuple[int, object]] = [(Id.AUTHENTICATION_METHOD, b"m")]
         if self.pick(2):
             more.append((Id.AUTHENTICATION_DATA, self.one(TEXTS)))

@@ -98,7 +98,6 @@ class Oracle:
         self._close()
 
     def __call__(self, event: tuple) -> None:
-        """Judge an event."""
         if self.found:  # and the client took it for an error of its stream
             raise self.found
         self.log.append(event)
@@ -382,7 +381,6 @@ class Oracle:
         self.codes |= {e.code}
 
     def decoded(self, first: int, body: bytes) -> Packet:
-        """The packet of that first byte and body."""
         if self.v5 and first == 0x20 and len(body) == 2 and body[1]:  # of a broker for 3.1.1
             if body[0]:
                 raise Broken("CONNACK of 3.1.1: flags, and refused")
@@ -778,7 +776,6 @@ class Oracle:
         self.strays += 1
 
     def authenticated(self, p: Packet) -> None:
-        """AUTH."""
         if not self.options.auth:
             raise Broken("AUTH without a method in CONNECT", PROTOCOL_ERROR)
         if self.state == "greeting" and not self.greeted:

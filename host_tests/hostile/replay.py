@@ -115,7 +115,6 @@ class Digest:
         self.value = 0
 
     def note(self, event):
-        """Take an event."""
         value = self.value
         for field in event:
             if isinstance(field, bytes):

@@ -53,7 +53,6 @@ class ServerFrames:
         return not self._left and bool(self._buf) and self._buf[0] & 15 in (PING, CLOSE)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes."""
         self._buf += data
         while not self.is_over and self._step():
             pass
@@ -132,7 +131,6 @@ class ClientFrames:
         self._done = 0  # bytes of payload of the frame under way that are in `payload`
 
     def feed(self, data: bytes) -> None:
-        """Take bytes."""
         self._buf += data
         while self._step():
             pass

@@ -16,7 +16,6 @@ RETURN_CODES = {0: 0, 0x84: 1, 0x85: 2, 0x86: 4, 0x87: 5, 0x8C: 5}
 
 
 def packet(first: int, body: bytes = b"") -> bytes:
-    """Return a packet with that first byte and body."""
     return bytes([first]) + length(len(body)) + body
 
 
@@ -74,7 +73,6 @@ def connect(c: Connect, properties: Pairs = NONE, *, level: int = 5, flags: int 
 
 
 def connack(code: int = 0, present: int = 0, properties: Pairs | None = NONE) -> bytes:
-    """A CONNACK."""
     return _named("CONNACK", bytes([present, code]) + _block(properties))
 
 
@@ -88,7 +86,6 @@ def publish(
     retain: int = 0,
     dup: int = 0,
 ) -> bytes:
-    """A PUBLISH."""
     number = pid.to_bytes(2, "big") if qos else b""
     body = text(topic) + number + _block(properties) + payload
     return _named("PUBLISH", body, dup << 3 | qos << 1 | retain)
@@ -122,12 +119,10 @@ def answer(name: str, pid: int, codes: bytes, properties: Pairs | None = NONE) -
 
 
 def subscribe(pid: int, *filters: Filter, properties: Pairs | None = NONE) -> bytes:
-    """A SUBSCRIBE."""
     payload = b"".join(text(each.topic) + bytes([each.options]) for each in filters)
     return _named("SUBSCRIBE", pid.to_bytes(2, "big") + _block(properties) + payload)
 
 
 def unsubscribe(pid: int, *topics: bytes, properties: Pairs | None = NONE) -> bytes:
-    """An UNSUBSCRIBE."""
     payload = b"".join(text(topic) for topic in topics)
     return _named("UNSUBSCRIBE", pid.to_bytes(2, "big") + _block(properties) + payload)

@@ -53,8 +53,6 @@ class Raw(NamedTuple):
 
 
 class Will(NamedTuple):
-    """The will of a CONNECT."""
-
     topic: bytes
     payload: bytes
     qos: int = 0
@@ -84,7 +82,6 @@ class Filter(NamedTuple):
 
     @property
     def options(self) -> int:
-        """The byte of options."""
         return self.qos | self.no_local << 2 | self.as_published << 3 | self.handling << 4
 
 
@@ -185,7 +182,6 @@ def first_byte(first: int, level: int = 5, sender: str = SERVER) -> str:
 
 
 def from_client(first: int, body: bytes, level: int = 5) -> Packet:
-    """The packet of that first byte and body, which a client sent."""
     return packet(first, body, level, CLIENT)
 
 

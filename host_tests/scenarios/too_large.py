@@ -11,8 +11,6 @@ ENDLESS = 4 << 20  # far more than the network takes before the broker has close
 
 
 class _Zeros:
-    """A file of zeros."""
-
     def __init__(self, size):
         self._size = size
         self._at = 0

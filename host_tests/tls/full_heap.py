@@ -74,8 +74,6 @@ class Context:
 
 
 class Module:
-    """The module `tls`."""
-
     SSLContext = Context
     PROTOCOL_TLS_CLIENT = real.PROTOCOL_TLS_CLIENT
     CERT_REQUIRED = real.CERT_REQUIRED

@@ -16,7 +16,6 @@ came = bytearray(1)
 
 
 def take(message):
-    """Counts."""
     if message.number() == -1500:
         came[0] += 1
 

@@ -217,7 +217,6 @@ class Bridge:
             self._thread.join()
 
     def printed(self) -> list[str]:
-        """Return what the board printed."""
         return [text for who, text in self.lines if who == "board"]
 
 
@@ -225,7 +224,6 @@ class Bridge:
 def bench(
     target: broker.Broker, program: str, *arguments: str
 ) -> Iterator[tuple[Wire, Board, Bridge]]:
-    """A wire with a board and a bridge at its ends."""
     with contextlib.ExitStack() as stack:
         wire = Wire()
         stack.callback(wire.stop)

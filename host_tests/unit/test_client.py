@@ -33,7 +33,6 @@ class Inbox(list):
 
     @property
     def payloads(self) -> list[bytes]:
-        """The payloads of what came."""
         return [payload for _, payload in self]
 
 

@@ -63,7 +63,6 @@ def made(broker: FakeBroker, client_id: bytes = b"c", **options: Any) -> Any:
 
 
 def online(broker: FakeBroker, client_id: bytes = b"c", **options: Any) -> Any:
-    """A client that is connected to a broker."""
     client = made(broker, client_id, **options)
     client.connect(int(SECONDS * 1000))
     return client
@@ -124,7 +123,6 @@ class Bench5(Bench):
         return [from_client(packet.first, packet.body) for packet in self.sent()]
 
     def names(self) -> list[str]:
-        """Their names."""
         return [packet.name for packet in self.packets()]
 
     def farewell(self) -> tuple[int, Any]:

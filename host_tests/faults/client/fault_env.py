@@ -91,7 +91,6 @@ class Link:
         self.inner.resolve()
 
     def connect(self):
-        """Begin to connect."""
         self.inner.connect()
 
     def stream(self):
@@ -105,21 +104,17 @@ class Link:
         return why(error) if why else None
 
     def wait(self, ms, out):
-        """Count, and wait."""
         self.waited += ms
         self.inner.wait(ms, out)
 
     def close(self):
-        """Close the socket."""
         self._stream = None
         self.inner.close()
 
     def readinto(self, into):
-        """Reads."""
         return self._stream.readinto(into)
 
     def write(self, buf, at, n):
-        """Write a part."""
         self._writes += 1
         if self._writes % 4 == 0:
             return None
@@ -209,7 +204,6 @@ class FaultEnv(Env):
         self._links = [pair for pair in self._links if pair[0] is client]
 
     def link(self, client):
-        """The link of a client."""
         for owner, link in self._links:
             if owner is client:
                 return link

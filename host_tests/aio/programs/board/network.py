@@ -25,5 +25,4 @@ class WLAN:
         self._connected = False
 
     def isconnected(self):
-        """Return whether it is connected."""
         return self._connected
