@@ -340,7 +340,6 @@ def forget(
     repeat the command. The exit status is 1 if DEVICE is nowhere.
     """
     from . import forget as forgetting
-    from .forget_rows import check
 
     if "://" in out:
         raise click.BadParameter(
@@ -348,7 +347,7 @@ def forget(
             "vacuumed with a Delta engine"
         )
     try:
-        check(device, topic)
+        forgetting.check(device, topic)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return forgetting.main(device, Path(out), topic, log)
