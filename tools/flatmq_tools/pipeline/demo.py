@@ -30,7 +30,7 @@ from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
-from .other_devices import OtherDevices, OtherDevicesError
+from .other_devices import OtherDevices
 from .processes import Command, row_count
 
 SHARED = folders.find("boards") / "shared"
@@ -99,8 +99,6 @@ class Demo:
             self._say("making the report ...")
             report = "report", self.out, "--tables", self.out, *self._mappings
             self._start("report", *report).wait(END)
-        except OtherDevicesError as error:
-            raise DemoError(str(error)) from error
         finally:
             for child in reversed(self._children):
                 child.stop()
