@@ -19,10 +19,11 @@ from rich.table import Table
 from flatmq.rare.wild import matches
 from flatmq.wire import get_length, is_filter
 
-from . import checkpoints, durable, names, tables
+from . import checkpoints, durable, tables
 from .delta_batches import Position, Reader
 from .in_use import INGEST, InUse
 from .log import HEADER, LogError, Record, Segment, Writer, segments
+from .log_rows import topic_text
 from .mapping.births import Births
 from .open_windows import Store as Windows
 from .segments import FORGOTTEN, header, records
@@ -33,10 +34,6 @@ from .tables import BY_DAY, FOLLOWERS, SNAPSHOTS
 _TOPICS = 5  # that are printed of those whose messages still name the device
 _NO_CHANGE = json.dumps({"commitInfo": {"operation": "FORGET"}})
 _NO_MESSAGE = {4: bytes((FORGOTTEN, 4, 0, 0, 0, 0)), 5: bytes((FORGOTTEN, 5, 0, 0, 0, 0, 0))}
-
-
-class ForgetError(RuntimeError):
-    """Nothing was removed; the text names the folder and says what to do."""
 
 
 def check(device: str, filters: Sequence[str]) -> None:
@@ -97,7 +94,7 @@ def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed
 
     logs  folders of logs, beside the one in `out`
 
-    An InUseError or ForgetError comes before anything is removed.
+    An InUseError or TablesError comes before anything is removed.
     """
     _check(out, logs)
     with InUse(out), InUse(out, INGEST):
@@ -135,16 +132,16 @@ def _tables(out: Path) -> list[Path]:
 def _check(out: Path, more: Sequence[Path]) -> None:
     for folder in (out, *more):
         if not folder.is_dir():
-            raise ForgetError(f"{folder}: no such folder")
+            raise tables.TablesError(f"{folder}: no such folder")
     tables.check(out)
     if not _tables(out) and not any((out / name).exists() for name in ("state", "log")):
-        raise ForgetError(f"OUT must be the folder of a run, not {out}: it has no table")
+        raise tables.TablesError(f"OUT must be the folder of a run, not {out}: it has no table")
 
 
 def _places(out: Path) -> dict[str, int]:
     """Return the version of each table at which the queries that read it go on.
 
-    Raises ForgetError if one has still something to read, of which a part would be gone then.
+    Raises TablesError if one has still something to read, of which a part would be gone then.
     """
     found: dict[str, int] = {}
     for name, queries in FOLLOWERS.items():
@@ -154,7 +151,7 @@ def _places(out: Path) -> dict[str, int]:
             begun = checkpoints.offset(checkpoint, 0) is not None
             reader = Reader(str(out / name))
             if begun if read is None else not reader.is_read(read):
-                raise ForgetError(
+                raise tables.TablesError(
                     f"{out / name} has rows that the job {query} has not read: start `flatmq "
                     "pipeline run` once, which reads them, and end it"
                 )
@@ -246,7 +243,7 @@ def _without(body: bytes, record: Record, rows: Rows) -> tuple[bytes, int]:
             n >>= 2
         topic = body[at + 2 : at + 2 + (body[at] << 8 | body[at + 1])]
         at += n
-        if rows.is_topic(names.text(topic)):
+        if rows.is_topic(topic_text(topic)):
             parts.append(_NO_MESSAGE[record.version])
             removed += 1
         else:

@@ -46,8 +46,8 @@ from .metrics import RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
 from .session import session
-from .state.known import Known
 from .state.once import Once
+from .state.snapshots import Known
 
 JOBS = ("measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
