@@ -210,13 +210,7 @@ def replace(
 
 
 def arrow(rows: DataFrame) -> pa.Table:
-    """The rows, in this process, with the types that Delta has."""
-    table = rows.toArrow()
-    return table.cast(pa.schema([_in_utc(column) for column in table.schema]))
+    """The rows, in this process, with the types that Delta has: times in UTC alone."""
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-
-def _in_utc(column: pa.Field) -> pa.Field:
-    """Delta knows times in UTC alone, and Arrow calls them by the zone of the session."""
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        return column.with_type(pa.timestamp("us", "UTC"))
-    return column
+    return rows.toArrow().cast(to_arrow_schema(rows.schema, timezone="UTC"))
