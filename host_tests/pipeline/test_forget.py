@@ -13,8 +13,7 @@ from deltalake import DeltaTable
 
 import peer
 from flatmq_tools.pipeline import log
-from flatmq_tools.pipeline.forget_log import remove as remove_from_log
-from flatmq_tools.pipeline.forget_rows import Rows
+from flatmq_tools.pipeline.forget import Rows, remove_from_log
 from flatmq_tools.pipeline.in_use import INGEST, InUse, InUseError
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.open_windows import Store as Windows

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from flatmq_tools import senml, senml_cbor
-from flatmq_tools.pipeline import names
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
+from flatmq_tools.pipeline.log_rows import topic_text
 from flatmq_tools.pipeline.mapping.pack import Record
 from flatmq_tools.pipeline.state import taking
 from flatmq_tools.pipeline.state.taking import Task
@@ -243,7 +243,7 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     source = fuzz_packs.documents(5)
     documents = [next(source)[1] for _ in range(count - 1)]
     documents.append((b"dev/a/status", b"\xff\xfe\xed\xa0\xbd"))
-    topics = [names.text(topic) for topic, _ in documents]
+    topics = [topic_text(topic) for topic, _ in documents]
     land(
         tmp_path,
         [Message(t, p, n) for n, (t, (_, p)) in enumerate(zip(topics, documents, strict=True))],

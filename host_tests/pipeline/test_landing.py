@@ -19,9 +19,10 @@ import sizes
 from flatmq import Client
 from flatmq_tools import broker, ports, senml
 from flatmq_tools.pipeline import durable, landing, log
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.landing import Landing, LandingError
-from flatmq_tools.pipeline.processes import Command
+from flatmq_tools.pipeline.processes import Command, row_count
 from observer import Observer
 from pipeline.mqtt import PATIENCE, UNLIMITED, until
 from pipeline.survive import PREPARED, fill, points, prepared
@@ -70,6 +71,25 @@ def test_several_ingests_land_in_one_table(tmp_path: Path) -> None:
         again = Landing(logs[0], out)
         assert again.land() == 0
     assert landed(tmp_path / "out").num_rows == 20
+
+
+def test_a_table_is_created_once(tmp_path: Path) -> None:
+    """A query that follows it would refuse the second one as another table."""
+    rows = pa.table({"n": [1]})
+    for n in range(10):
+        folder = tmp_path / str(n)
+        begin = threading.Barrier(4)
+
+        def add(writer: str, folder: Path = folder, begin: threading.Barrier = begin) -> None:
+            table = Delta(folder)
+            begin.wait()
+            table.add([rows], rows.schema, writer, 1)
+
+        with ThreadPoolExecutor(4) as pool:
+            [*pool.map(add, "abcd")]
+        commits = [file.read_text() for file in (folder / "_delta_log").glob("*.json")]
+        assert "".join(commits).count('{"metaData":') == 1
+        assert row_count(folder) == 4
 
 
 def test_a_target_that_cannot_be_reached(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 import sizes
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
-from flatmq_tools.pipeline.mapping.sparkplug_schema import payload_class
+from flatmq_tools.pipeline.mapping.sparkplug import payload_class
 from pipeline.test_mapping_sparkplug import BY_ALIAS, DBIRTH, DDATA, NBIRTH, NODE_BORN, metric
 from pipeline.test_mappings import messages, payload_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.births import Births
-from flatmq_tools.pipeline.mapping.sparkplug_schema import payload_class
+from flatmq_tools.pipeline.mapping.sparkplug import payload_class
 
 NODE, DEVICE = "spBv1.0/Plant/NDATA/Line1", "spBv1.0/Plant/DDATA/Line1/Pump"
 BORN, NODE_BORN = "spBv1.0/Plant/DBIRTH/Line1/Pump", "spBv1.0/Plant/NBIRTH/Line1"

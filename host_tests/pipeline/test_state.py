@@ -21,9 +21,8 @@ from flatmq_tools.pipeline.state import arrivals, groups, records
 from flatmq_tools.pipeline.state.arrivals import Marked, State, Status
 from flatmq_tools.pipeline.state.batch import Batch
 from flatmq_tools.pipeline.state.history import Arrivals, Came, Dead
-from flatmq_tools.pipeline.state.known import Known
 from flatmq_tools.pipeline.state.records import OPEN, SILENCES, Records
-from flatmq_tools.pipeline.state.snapshots import Snapshots
+from flatmq_tools.pipeline.state.snapshots import Known, Snapshots
 from flatmq_tools.pipeline.state.store import Place, StateError, Store
 from flatmq_tools.pipeline.state.taking import KEYS, Taken
 

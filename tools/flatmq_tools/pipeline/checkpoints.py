@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,14 @@ def done(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def mend(checkpoint: Path) -> None:
-    """Remove the newest notes of a query that a power cut has torn: Spark would refuse them all.
+    """Remove what Spark would refuse in the folder of a query.
 
-    They were not synced, so their batch was not written, or is known to be: see `durable.batch`.
+    That is what a full disk may have left of the first start of a query, and the newest notes if
+    a power cut has torn them. They were not synced, so their batch was not written, or is known
+    to be: see `durable.batch`.
     """
+    if not any([*checkpoint.glob("offsets/[0-9]*"), *checkpoint.glob("commits/[0-9]*")]):
+        shutil.rmtree(checkpoint, ignore_errors=True)
     last = -1
     for name in ("commits", "offsets"):
         folder = checkpoint / name
@@ -55,11 +60,6 @@ def _is_whole(note: Path) -> bool:
         return version.startswith("v") and bool([json.loads(line) for line in lines])
     except ValueError:
         return False
-
-
-def is_unused(checkpoint: Path) -> bool:
-    """Return whether a query has begun no batch."""
-    return not any([*checkpoint.glob("offsets/[0-9]*"), *checkpoint.glob("commits/[0-9]*")])
 
 
 def readers(checkpoints: Path, table: str) -> list[dict[str, Any] | None]:

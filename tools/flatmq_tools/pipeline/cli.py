@@ -165,8 +165,8 @@ def ingest(
                 tls=trust, version=VERSIONS[mqtt_version], session_expiry=session_expiry,
             )  # fmt: skip
             landing.main(
-                worker, target, every_s=every, metrics=metrics, metrics_s=metrics_every,
-                seconds=seconds, metrics_port=metrics_port,
+                worker, target, seconds, metrics_port, every_s=every, metrics=metrics,
+                metrics_s=metrics_every,
             )  # fmt: skip
     except ValueError as error:
         raise click.ClickException(str(error)) from error
@@ -340,7 +340,6 @@ def forget(
     repeat the command. The exit status is 1 if DEVICE is nowhere.
     """
     from . import forget as forgetting
-    from .forget_rows import check
 
     if "://" in out:
         raise click.BadParameter(
@@ -348,7 +347,7 @@ def forget(
             "vacuumed with a Delta engine"
         )
     try:
-        check(device, topic)
+        forgetting.check(device, topic)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return forgetting.main(device, Path(out), topic, log)
@@ -442,4 +441,4 @@ def demo(
     """
     from . import demo as demos
 
-    return demos.main(out, devices, real, ingests, seconds, seed, user)
+    return demos.main(demos.Demo(out, devices, real, ingests, seconds, seed, user))

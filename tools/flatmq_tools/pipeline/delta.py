@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from . import durable
@@ -36,7 +36,6 @@ _CONFIGURATION = {
 _OFTEN = {"delta.checkpointInterval": "10"}
 """For a table that is replaced: each time its log is read from the last checkpoint on."""
 _LOG = "_delta_log"
-_TRIES = 10  # of a commit, if others change the table meanwhile
 
 
 class SinkError(RuntimeError):
@@ -116,20 +115,16 @@ class Delta:
         if known is not None and not added:
             return 0
         count = sum(each.rows for each in added)
-        commit = CommitProperties(app_transactions=[Transaction(writer, number)])
-        for left in reversed(range(_TRIES)):
-            try:
-                self._commit(known, schema, added, commit)
-                break
-            except CommitFailedError as error:
-                # Another process may only have created the table meanwhile.
-                known = self._newest()
-                self._check(writer, number, error)
-                if not left:
-                    raise SinkError(
-                        f"{self.folder}: batch {number} cannot be added, because the table was "
-                        f"changed by others during {_TRIES} tries ({error})"
-                    ) from error
+        transaction = Transaction(writer, number)
+        try:
+            self._commit(known, schema, added, transaction)
+        except DeltaError as error:
+            created, known = known is None, self._newest()
+            self._check(writer, number, error)
+            if known is None or not created:
+                raise
+            # Another process has created the table meanwhile.
+            self._commit(known, schema, added, transaction)
         self.rows += count
         return count
 
@@ -163,7 +158,7 @@ class Delta:
 
     def _commit(
         self, known: DeltaTable | None, schema: pa.Schema, added: Sequence[Added],
-        commit: CommitProperties,
+        transaction: Transaction,
     ) -> None:  # fmt: skip
         before = -1 if known is None else known.version()
         now = time.time_ns() // 1_000_000
@@ -171,23 +166,20 @@ class Delta:
         if known is None:
             by = self._partitions()
             whole = pa.schema([*schema, *(pa.field(name, pa.date32()) for name in by)])
-            try:
-                create_table_with_add_actions(
-                    self.folder, Schema.from_arrow(whole), actions, "error", by,
-                    configuration=_CONFIGURATION, commit_properties=commit,
-                )  # fmt: skip
-            except DeltaError:
-                known = self._newest()  # another process may have created it meanwhile
-                if known is None:
-                    raise
-                self._commit(known, schema, added, commit)
-                return
+            # With another try deltalake would commit it behind what another process has created,
+            # which would be another table then for those that follow it.
+            once = CommitProperties(app_transactions=[transaction], max_commit_retries=0)
+            create_table_with_add_actions(
+                self.folder, Schema.from_arrow(whole), actions, "error", by,
+                configuration=_CONFIGURATION, commit_properties=once,
+            )  # fmt: skip
             known = self._table = DeltaTable(self.folder)
         else:
             by = known.metadata().partition_columns
             known.create_write_transaction(
-                [*actions], "append", known.schema(), by, commit_properties=commit
-            )
+                [*actions], "append", known.schema(), by,
+                commit_properties=CommitProperties(app_transactions=[transaction]),
+            )  # fmt: skip
             known.update_incremental()
         if self._local is not None:
             # Others may have committed before and after it.
@@ -218,13 +210,7 @@ def replace(
 
 
 def arrow(rows: DataFrame) -> pa.Table:
-    """The rows, in this process, with the types that Delta has."""
-    table = rows.toArrow()
-    return table.cast(pa.schema([_in_utc(column) for column in table.schema]))
+    """The rows, in this process, with the types that Delta has: times in UTC alone."""
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-
-def _in_utc(column: pa.Field) -> pa.Field:
-    """Delta knows times in UTC alone, and Arrow calls them by the zone of the session."""
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        return column.with_type(pa.timestamp("us", "UTC"))
-    return column
+    return rows.toArrow().cast(to_arrow_schema(rows.schema, timezone="UTC"))

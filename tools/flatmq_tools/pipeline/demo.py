@@ -30,7 +30,7 @@ from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
-from .other_devices import OtherDevices, OtherDevicesError
+from .other_devices import OtherDevices
 from .processes import Command, row_count
 
 SHARED = folders.find("boards") / "shared"
@@ -99,8 +99,6 @@ class Demo:
             self._say("making the report ...")
             report = "report", self.out, "--tables", self.out, *self._mappings
             self._start("report", *report).wait(END)
-        except OtherDevicesError as error:
-            raise DemoError(str(error)) from error
         finally:
             for child in reversed(self._children):
                 child.stop()
@@ -370,17 +368,8 @@ def _receives(ingest: Command) -> bool:
     return "receiving from" in ingest.words()
 
 
-def main(
-    out: Path,
-    devices: int = 200,
-    real: int = 1,
-    ingests: int = 1,
-    seconds: float = 30.0,
-    seed: int = 1,
-    user: str | None = None,
-    console: Console | None = None,
-) -> int:
-    """Run the demo into the folder `out`; an earlier demo there is removed.
+def main(demo: Demo) -> int:
+    """Run a demo; an earlier demo in its folder is removed.
 
     The folder gets the tables, the report and the output of each process.
 
@@ -388,6 +377,7 @@ def main(
     the tables say what the boards did, 1 when they do not. Raises DemoError, CommandError,
     BrokerError, ToolError.
     """
+    out = demo.out
     mark = out / ".flatmq-demo"
     try:
         if out.exists() and any(out.iterdir()):
@@ -403,6 +393,4 @@ def main(
         signal.signal(number, lambda which, _: sys.exit(128 + which))
     address = os.environ.get("BROKER")
     with brokers.external(address) if address else brokers.embedded() as target:
-        return Demo(out, devices, real, ingests, seconds, seed, user, console or Console()).run(
-            target
-        )
+        return demo.run(target)

@@ -12,22 +12,18 @@ from . import tables
 from .delta_files import DAY
 
 
-class ExportError(RuntimeError):
-    """Nothing can be exported; the text says why."""
-
-
 def main(out: str, target: Path, names: Sequence[str]) -> int:
     """Write each table into a new folder TARGET/NAME, in folders `day=...` if it grows.
 
-    Raises ExportError if there is no table, or if such a folder exists.
+    Raises TablesError if there is no table, or if such a folder exists.
     """
     opened = {name: tables.opened(tables.of(out, name)) for name in names}
     there = {name: table for name, table in opened.items() if table is not None}
     if not there:
-        raise ExportError(f"{out} has none of the tables {', '.join(names)}")
+        raise tables.TablesError(f"{out} has none of the tables {', '.join(names)}")
     for name in there:
         if (target / name).exists():
-            raise ExportError(f"{target / name} exists: name another TARGET, or remove it")
+            raise tables.TablesError(f"{target / name} exists: name another TARGET, or remove it")
     console = Console()
     for name, table in there.items():
         rows = table.to_pyarrow_dataset()

@@ -5,31 +5,81 @@ Each step can be done again: after a kill at any point the command is simply rep
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-from . import checkpoints, forget_delta, tables
+from flatmq.rare.wild import matches
+from flatmq.wire import get_length, is_filter
+
+from . import checkpoints, durable, tables
 from .delta_batches import Position, Reader
-from .forget_log import remove as remove_from_log
-from .forget_rows import Rows
 from .in_use import INGEST, InUse
-from .log import segments
+from .log import HEADER, LogError, Record, Segment, Writer, segments
+from .log_rows import topic_text
 from .mapping.births import Births
 from .open_windows import Store as Windows
+from .segments import FORGOTTEN, header, records
 from .state import forget as state
 from .state.snapshots import Snapshots
 from .tables import BY_DAY, FOLLOWERS, SNAPSHOTS
 
 _TOPICS = 5  # that are printed of those whose messages still name the device
+_NO_CHANGE = json.dumps({"commitInfo": {"operation": "FORGET"}})
+_NO_MESSAGE = {4: bytes((FORGOTTEN, 4, 0, 0, 0, 0)), 5: bytes((FORGOTTEN, 5, 0, 0, 0, 0, 0))}
 
 
-class ForgetError(RuntimeError):
-    """Nothing was removed; the text names the folder and says what to do."""
+def check(device: str, filters: Sequence[str]) -> None:
+    """Raise ValueError if this names no device, or if a filter breaks a rule of MQTT."""
+    if not device:
+        raise ValueError("DEVICE must be a name, not an empty text")
+    for one in filters:
+        name = one.encode()
+        if not is_filter(name, 0, len(name)):
+            raise ValueError(f"--topic must be a topic filter, not {one}")
+
+
+class Rows:
+    """The test whether rows and messages are those of a device.
+
+    device   its name, as in the column `device`
+    filters  topic filters of its messages; those on dev/DEVICE/... if there are none
+    """
+
+    def __init__(self, device: str, filters: Sequence[str] = ()) -> None:
+        self.device = device
+        self._filters = [one.encode() for one in filters]
+        self._prefix = f"dev/{device}/"
+
+    def is_topic(self, topic: str) -> bool:
+        """Return whether the messages on a topic are of the device."""
+        if not self._filters:
+            return topic.startswith(self._prefix)
+        name = bytearray(topic.encode())
+        return any(topic and matches(one, name, 0, len(name)) for one in self._filters)
+
+    def predicate(self, table: DeltaTable) -> str | None:
+        """Return those of a table as a condition of SQL that does not show the name.
+
+        A log of Delta notes each condition. None if there are none.
+        """
+        columns = {field.name for field in table.schema().fields}
+        column = "device" if "device" in columns else "topic"
+        values: set[str] = set()
+        for batch in table.to_pyarrow_dataset().to_batches(columns=[column]):
+            values.update(pc.unique(batch.column(0)).drop_null().to_pylist())
+        is_mine = self.is_topic if column == "topic" else self.device.__eq__
+        hashes = sorted(hashlib.md5(one.encode(), usedforsecurity=False).hexdigest()
+                        for one in filter(is_mine, values))  # fmt: skip
+        listed = ", ".join(f"'{one}'" for one in hashes)
+        return f"md5({column}) IN ({listed})" if hashes else None
 
 
 class Removed(NamedTuple):
@@ -44,7 +94,7 @@ def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed
 
     logs  folders of logs, beside the one in `out`
 
-    An InUseError or ForgetError comes before anything is removed.
+    An InUseError or TablesError comes before anything is removed.
     """
     _check(out, logs)
     with InUse(out), InUse(out, INGEST):
@@ -54,10 +104,10 @@ def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed
                 yield Removed(str(folder), remove_from_log(folder, rows))
         there = _tables(out)
         for table in there:
-            yield Removed(table.name, forget_delta.remove(table, rows))
+            yield Removed(table.name, _remove_rows(table, rows))
         yield from _state(out, rows)
         for table in there:
-            forget_delta.forget_past(table, places.get(table.name))
+            _forget_past(table, places.get(table.name))
 
 
 def _state(out: Path, rows: Rows) -> Iterator[Removed]:
@@ -82,16 +132,16 @@ def _tables(out: Path) -> list[Path]:
 def _check(out: Path, more: Sequence[Path]) -> None:
     for folder in (out, *more):
         if not folder.is_dir():
-            raise ForgetError(f"{folder}: no such folder")
+            raise tables.TablesError(f"{folder}: no such folder")
     tables.check(out)
     if not _tables(out) and not any((out / name).exists() for name in ("state", "log")):
-        raise ForgetError(f"OUT must be the folder of a run, not {out}: it has no table")
+        raise tables.TablesError(f"OUT must be the folder of a run, not {out}: it has no table")
 
 
 def _places(out: Path) -> dict[str, int]:
     """Return the version of each table at which the queries that read it go on.
 
-    Raises ForgetError if one has still something to read, of which a part would be gone then.
+    Raises TablesError if one has still something to read, of which a part would be gone then.
     """
     found: dict[str, int] = {}
     for name, queries in FOLLOWERS.items():
@@ -101,7 +151,7 @@ def _places(out: Path) -> dict[str, int]:
             begun = checkpoints.offset(checkpoint, 0) is not None
             reader = Reader(str(out / name))
             if begun if read is None else not reader.is_read(read):
-                raise ForgetError(
+                raise tables.TablesError(
                     f"{out / name} has rows that the job {query} has not read: start `flatmq "
                     "pipeline run` once, which reads them, and end it"
                 )
@@ -109,6 +159,99 @@ def _places(out: Path) -> dict[str, int]:
                 version = Position.of(read).version
                 found[name] = min(found.get(name, version), version)
     return found
+
+
+# Tables and logs
+
+
+def _remove_rows(folder: Path, rows: Rows) -> int:
+    """Remove the rows from the table in `folder`, and return their number."""
+    table = DeltaTable(str(folder))
+    where = rows.predicate(table)
+    return 0 if where is None else int(table.delete(where)["num_deleted_rows"])
+
+
+def _forget_past(folder: Path, first: int | None = None) -> None:
+    """Remove the files and the log entries of all versions of a table but the newest.
+
+    first  the version at which a query goes on; from it on, empty entries take the place of others
+
+    Nothing may read or write the table meanwhile.
+    """
+    table = DeltaTable(str(folder))
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    table = DeltaTable(str(folder))
+    table.create_checkpoint()
+    log = folder / "_delta_log"
+    durable.tree(log)
+    for path in log.iterdir():
+        version = path.name.partition(".")[0]
+        if version.isdecimal() and int(version) < table.version():
+            path.unlink()
+    for passed in range(table.version() if first is None else first, table.version()):
+        (log / f"{passed:020d}.json").write_text(_NO_CHANGE)
+    durable.tree(log)
+
+
+def remove_from_log(folder: Path, rows: Rows) -> int:
+    """Remove the messages from the log in `folder`, and return their number.
+
+    In the log an empty message, FORGOTTEN, takes the place of each: the offsets of the others stay
+    as they are, and `log_rows.read` passes over it.
+
+    Raises LogError if another process has the log, or if it is damaged.
+    """
+    with Writer(folder):  # nobody else writes; what was torn is cut off
+        return sum(_segment(segment, rows) for segment in segments(folder))
+
+
+def _segment(segment: Segment, rows: Rows) -> int:
+    draft = segment.path.with_name(f".{segment.path.name}")
+    removed = end = 0
+    with segment.path.open("rb") as old, draft.open("wb") as new:
+        for record in records(old, segment.first):
+            old.seek(record.at + HEADER)
+            body, count = _without(old.read(record.size), record, rows)
+            new.write(header(record.first, record.messages, record.time_us, body, record.version))
+            new.write(body)
+            removed += count
+            end = record.end
+    if end != segment.path.stat().st_size:
+        draft.unlink()
+        raise LogError(f"{segment.path}: damaged behind byte {end}")
+    if removed:
+        durable.path(draft)
+        draft.rename(segment.path)
+        durable.path(segment.path.parent)
+    else:
+        draft.unlink()
+    return removed
+
+
+def _without(body: bytes, record: Record, rows: Rows) -> tuple[bytes, int]:
+    """Return the packets of a record without those of the device, and how many these were."""
+    parts = []
+    at = removed = 0
+    while at < len(body):
+        begin = at
+        n = body[at + 1]
+        if n < 128:
+            at += 2
+        else:
+            n = get_length(body, at + 1, len(body))
+            at += (n & 3) + 2
+            n >>= 2
+        topic = body[at + 2 : at + 2 + (body[at] << 8 | body[at + 1])]
+        at += n
+        if rows.is_topic(topic_text(topic)):
+            parts.append(_NO_MESSAGE[record.version])
+            removed += 1
+        else:
+            parts.append(body[begin:at])
+    return b"".join(parts), removed
+
+
+# The command
 
 
 def _named(out: Path, rows: Rows) -> tuple[int, list[str]]:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
@@ -299,20 +300,14 @@ class Metrics:
 
 
 def main(
-    ingest: Ingest,
-    target: str,
-    *,
-    every_s: float,
-    metrics: str | None,
-    metrics_s: float,
-    seconds: float | None,
-    metrics_port: tuple[str, int] | None = None,
-) -> int:
+    ingest: Ingest, target: str, seconds: float | None, metrics_port: tuple[str, int] | None,
+    **how: Any,
+) -> None:  # fmt: skip
     """Receive and land until SIGTERM, Ctrl-C, or for a number of seconds.
 
     Then everything that was received is landed. `metrics_port` is the address and port of
-    metrics for Prometheus, if they are served. Raises LandingError, MetricsError, and what
-    `Service.run` raises.
+    metrics for Prometheus, if they are served, and `how` is for the Service. Raises LandingError,
+    MetricsError, and what `Service.run` raises.
     """
     from .metrics import of_ingest, served
 
@@ -322,9 +317,7 @@ def main(
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     landing = Landing(ingest.log, target)
-    service = Service(
-        ingest, landing, every_s=every_s, metrics=metrics, metrics_s=metrics_s, say=say
-    )
+    service = Service(ingest, landing, say=say, **how)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     if seconds is not None:
@@ -340,4 +333,3 @@ def main(
         f"{ingest.client.messages:,} messages received, {landing.messages:,} landed in "
         f"{landing.commits:,} commit{'' if landing.commits == 1 else 's'}"
     )
-    return 0

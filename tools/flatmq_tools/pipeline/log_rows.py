@@ -1,4 +1,9 @@
-"""Messages of the log as rows of Arrow."""
+"""Messages of the log as rows of Arrow.
+
+A valid topic name is its own text: it has no `#`. In the text of another one, `#` and two
+hexadecimal digits stand for each byte that is `#`, U+0000 or not UTF-8, so that its bytes can be
+known again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ import pyarrow as pa
 from flatmq.wire import get_length
 
 from . import carried
-from .names import Texts
 from .segments import FORGOTTEN, HEADER, LogError, Record, Segment, is_whole, records, segments
 
 SCHEMA = pa.schema(
@@ -33,15 +37,32 @@ _QOS = pa.array([first >> 1 & 3 for first in range(256)], pa.int32())
 _RETAIN = pa.array([bool(first & 1) for first in range(256)])
 _DUP = pa.array([bool(first & 8) for first in range(256)])
 
+_ESCAPES = {0: "#00", 35: "#23"} | {0xDC00 + byte: f"#{byte:02X}" for byte in range(128, 256)}
+_REMEMBERED = 100_000
 _ROWS = 20_000  # in a RecordBatch, about
 _BYTES = 8 << 20  # of packets in one, about
+
+
+def topic_text(name: bytes) -> str:
+    """Return the text of a topic name."""
+    return name.decode(errors="surrogateescape").translate(_ESCAPES)
+
+
+class _Texts(dict[bytes, str]):
+    """The texts of topic names, each made once while it is known."""
+
+    def __missing__(self, name: bytes) -> str:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[name] = made = topic_text(name)
+        return made
 
 
 class _Columns:
     """A collector of messages for a RecordBatch."""
 
     def __init__(self) -> None:
-        self._names = Texts()
+        self._names = _Texts()
         self._read = carried.Read()
         self._clear()
 

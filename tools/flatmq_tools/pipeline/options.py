@@ -52,10 +52,16 @@ def _timeout(text: str) -> int:
     return _whole(0, 65_535)(text) or 65_535
 
 
-def _flag(text: str) -> bool:
-    if text.strip().lower() not in _YES:
-        raise ValueError("true or false")
-    return _YES[text.strip().lower()]
+def _one_of(values: Mapping[str, Any], rule: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if text.strip().lower() not in values:
+            raise ValueError(rule)
+        return values[text.strip().lower()]
+
+    return read
+
+
+_flag = _one_of(_YES, "true or false")
 
 
 def _url(text: str) -> SplitResult:
@@ -77,12 +83,6 @@ def _host(text: str) -> str:
     if not re.fullmatch(r"[^\s/:]+|[0-9A-Fa-f:.%]+", text):
         raise ValueError("a name or an address, without scheme and port")
     return text
-
-
-def _version(text: str) -> int:
-    if text.strip() not in VERSIONS:
-        raise ValueError("5, 4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
-    return VERSIONS[text.strip()]
 
 
 def _pem(name: str) -> Path:
@@ -131,12 +131,6 @@ def _topic(text: str) -> str:
     return text
 
 
-def _on_bad_row(text: str) -> str:
-    if text not in ("skip", "fail"):
-        raise ValueError("skip or fail")
-    return text
-
-
 _Text = Annotated[str | None, str]
 _Pem = Annotated[Path | None, _pem]
 
@@ -161,7 +155,9 @@ class Connection:
     """s"""
     connection_timeout: Annotated[int, _timeout] = 30
     """s"""
-    mqtt_version: Annotated[int, _version] = 4
+    mqtt_version: Annotated[
+        int, _one_of(VERSIONS, "5, 4 (3.1.1), 3 (3.1) or 0 (the default, 4)")
+    ] = 4
     """4 for MQTT 3.1.1, 3 for 3.1, 5 for MQTT 5"""
     tls: Annotated[bool, _flag, "ssl"] = False
     ca_file: Annotated[_Pem, "ssl.trust.store"] = None
@@ -215,7 +211,7 @@ class SinkSettings(Connection):
     """Of rows without a column retain, or with null in it."""
     patience: Annotated[int, _whole(0, 65_535)] = 120
     """s without a connection or an acknowledgement after which a batch fails; 0: never"""
-    on_bad_row: Annotated[str, _on_bad_row] = "skip"
+    on_bad_row: Annotated[str, _one_of({"skip": "skip", "fail": "fail"}, "skip or fail")] = "skip"
     """skip: a batch goes on without the rows that cannot be published; fail: the query ends."""
     bad_rows: Annotated[Path | None, _folder] = None
     """The folder in which these are kept; None: they are only counted and reported."""

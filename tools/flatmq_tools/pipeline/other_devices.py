@@ -12,14 +12,12 @@ from typing import Any
 
 from flatmq import Client
 
+from .processes import CommandError
+
 EVERY = 0.5  # s between two rounds, in which each device publishes once
 _PATIENCE = 60_000  # ms until the broker has acknowledged everything
 _CONNECT = 30_000  # ms
 _SENSORS = ("hall", "kitchen", "attic/north")
-
-
-class OtherDevicesError(RuntimeError):
-    """Some publishes of the devices were not acknowledged; the text says why."""
 
 
 @dataclass
@@ -71,13 +69,13 @@ class OtherDevices:
     def stop(self) -> Published:
         """Stop, and return what was published.
 
-        Raises OtherDevicesError unless all of it was acknowledged.
+        Raises CommandError unless all of it was acknowledged.
         """
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         if self._error is not None:
-            raise OtherDevicesError(f"the devices of other makers: {self._error}")
+            raise CommandError(f"the devices of other makers: {self._error}")
         return self.published
 
     def _run(self, client: Any) -> None:
@@ -95,7 +93,7 @@ class OtherDevices:
                 while time.monotonic() < due and not self._stop.is_set():
                     client.poll(20)
             if not client.wait(_PATIENCE):
-                raise OtherDevicesError(f"{client.pending} messages were not acknowledged")
+                raise CommandError(f"{client.pending} messages were not acknowledged")
             client.disconnect()
         except Exception as error:
             self._error = error

@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,26 +182,21 @@ class _Publisher:
         client = self._for(len(topic.encode()) + len(raw))
         qos = settings.qos if qos is None else qos
         retain = settings.retain if retain is None else retain
-        since = time.monotonic()
-        pending = client.pending
-        while True:
+
+        def taken() -> bool:
             try:
-                if client.publish(topic, raw, qos, retain) is not None:
-                    return
+                return client.publish(topic, raw, qos, retain) is not None
             except ValueError as error:
                 self.done.refuse(BadRow(topic, raw, str(error)))
-                return
-            since, pending = self._turn(client, since, pending)
+                return True
+
+        self._until(client, taken)
 
     def drain(self) -> None:
         """Return when everything is acknowledged, and what has QoS 0 is written."""
         client = self._client
-        if client is None:
-            return
-        since = time.monotonic()
-        pending = client.pending
-        while client.pending:
-            since, pending = self._turn(client, since, pending)
+        if client is not None:
+            self._until(client, lambda: not client.pending)
 
     def close(self) -> None:
         """Disconnect. What is pending is dropped."""
@@ -209,23 +204,24 @@ class _Publisher:
         if client is not None:
             client.disconnect(_LEAVE_MS if not client.pending else 0)
 
-    def _turn(self, client: Client, since: float, pending: int) -> tuple[float, int]:
-        """Poll. Return since when nothing was acknowledged, and what is pending."""
+    def _until(self, client: Client, done: Callable[[], bool]) -> None:
+        """Poll until that is so. Raises PublishError if nothing is acknowledged for too long."""
         settings = self._settings
-        client.poll(_STEP_MS)
-        now = time.monotonic()
-        if client.pending < pending:
-            return now, client.pending
-        where = f"{settings.host}:{settings.port}"
-        if not client.connected and _hopeless(client.error):
-            raise PublishError(f"{where} refuses the client: {client.error}")
-        if settings.patience and now - since > settings.patience:
-            told = client.error or "no acknowledgement"
-            raise PublishError(
-                f"{where} has acknowledged nothing for {settings.patience} s, with "
-                f"{client.pending} messages waiting: {told}"
-            )
-        return since, client.pending
+        since, pending = time.monotonic(), client.pending
+        while not done():
+            where = f"{settings.host}:{settings.port}"
+            client.poll(_STEP_MS)
+            if client.pending < pending:
+                since = time.monotonic()
+            pending = client.pending
+            if not client.connected and _hopeless(client.error):
+                raise PublishError(f"{where} refuses the client: {client.error}")
+            if settings.patience and time.monotonic() - since > settings.patience:
+                told = client.error or "no acknowledgement"
+                raise PublishError(
+                    f"{where} has acknowledged nothing for {settings.patience} s, with "
+                    f"{pending} messages waiting: {told}"
+                )
 
     def _for(self, size: int) -> Client:
         """Return the client, with room for a message of this size.

@@ -14,20 +14,16 @@ from . import delta_files, tables
 from .in_use import InUse
 
 
-class RebuildError(ValueError):
-    """The folder is not that of a run."""
-
-
 def main(name: str, out: str, state: Path) -> int:
     """Remove the tables of a job, and what it knows, so that the next run makes them again.
 
     out    the folder or URL of the tables
     state  the folder of the checkpoints
 
-    Raises RebuildError, InUseError, TablesError.
+    Raises InUseError, TablesError.
     """
     if not tables.is_run(state):
-        raise RebuildError(f"OUT must be the folder of a run, not {state}: it has no table")
+        raise tables.TablesError(f"OUT must be the folder of a run, not {state}: it has no table")
     tables.check(state)
     with InUse(state):
         made = tables.MADE.get(name, ())

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,8 +46,8 @@ from .metrics import RunNumbers, of_ingest, served
 from .notices import Notices
 from .open_windows import numbers_of, open_windows
 from .session import session
-from .state.known import Known
 from .state.once import Once
+from .state.snapshots import Known
 
 JOBS = ("measurements", "windows", "health")
 _LOOK = 0.25  # s between two looks at the queries
@@ -55,10 +55,9 @@ _DRAIN = 60.0  # s, without a signal
 _OFTEN = 0.1  # s between two commits of raw, at least
 _SOON = 1.0  # s: after a signal no longer interval between two batches is waited for
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
-_RETRY = 5.0  # s from an error of a full disk to the first try to go on,
-_RETRY_MOST = 60.0  # and at most, as it is doubled if a try fails
-_PAUSE = 5.0  # s before a job that has failed is started again,
-_PAUSE_MOST = 600.0  # and at most, as it is doubled each time
+_PAUSE = 5.0  # s before a job that has ended is started again,
+_PAUSE_MOST = 600.0  # and at most, as it is doubled each time;
+_FULL_MOST = 60.0  # at most, if a disk was full
 _TOO_LATE = (
     "values are more than ten minutes older than the newest of their device, or came after it had "
     "been silent for an hour: they are in measurements, and in no window"
@@ -104,12 +103,15 @@ class _Job:
     def __init__(self, name: str, start: Callable[[_Job], StreamingQuery]) -> None:
         self.name = name
         self._start = start
-        self.gate = service.Gate()
+        self.inside = threading.Lock()
+        """Held while a batch is written."""
+        self.closed = False
+        """No batch may begin any more: a query is stopped between two of them."""
         self.query: StreamingQuery
         self.due: float | None = None  # it has ended, and is started again then
         self.error = ""  # why it has failed, until it works again,
-        self.pause = _PAUSE  # and s before the next try
-        self.tried = False  # started again after a full disk; it did nothing yet
+        self.full = False  # or whether a disk was full
+        self.pause = _PAUSE  # s before the next try
 
     def begin(self) -> None:
         """Start the query, also again."""
@@ -123,10 +125,7 @@ class _Job:
         done = any(
             "addBatch" in json.loads(p.json)["durationMs"] for p in self.query.recentProgress
         )
-        if not (done or str(self.query.status["message"]).startswith("Waiting for")):
-            return False
-        self.tried = False
-        return True
+        return done or str(self.query.status["message"]).startswith("Waiting for")
 
 
 class Run:
@@ -166,7 +165,6 @@ class Run:
         file = plan.out / "state" / f"{reads_raw}.sqlite"
         self._known = Known(file, self._out, plan.health_every)
         self._maintenance = Maintenance(self._out, plan.out / "checkpoints", say, plan.keep)
-        self._retry = _RETRY  # s between two tries after a full disk
         self._beside: dict[str, str] = {}  # what fails beside the queries, and why
         self._read = 0  # messages that were read from raw
         self._receiving: landing.Service | None = None
@@ -191,17 +189,13 @@ class Run:
 
     def _packs(self, job: _Job) -> StreamingQuery:
         """Start the query for a job that reads raw: measurements, or the health tables alone."""
-        return self._start(job, "raw", self._once(job.name))
-
-    def _once(self, name: str) -> Once:
-        """Return what adds the messages of raw to the tables of a job, each once."""
         once = Once(
-            self._known.file, self.where, self._checkpoint(name).absolute(),
-            {table: self._sinks[table] for table in tables.MADE.get(name, ())},
+            self._known.file, self.where, self._checkpoint(job.name).absolute(),
+            {table: self._sinks[table] for table in tables.MADE.get(job.name, ())},
             Reads(self._plan.identity, mapping=self._mapping), self._births, self._plan.bounds,
             say=self.notices.add,
         )  # fmt: skip
-        return self._known.writes(once)
+        return self._start(job, "raw", self._known.writes(once))
 
     def _windows(self, job: _Job) -> StreamingQuery:
         write = open_windows(
@@ -216,17 +210,17 @@ class Run:
         self, job: _Job, table: str, write: Callable[[DataFrame, int], int]
     ) -> StreamingQuery:
         def counted(batch: DataFrame, number: int) -> None:
-            self._came[job.name, number] = write(batch, number)
+            with job.inside:
+                if job.closed:
+                    raise RunError(f"batch {number} is left to the next run")
+                self._came[job.name, number] = write(batch, number)
 
         checkpoint = self._checkpoint(job.name)
-        if checkpoints.is_unused(checkpoint):
-            # Spark refuses what a full disk may have left of the first start of a query.
-            shutil.rmtree(checkpoint, ignore_errors=True)
         checkpoints.mend(checkpoint)
         return (
             delta_batches.units(self._spark, tables.of(self._out, table))
             .writeStream.queryName(job.name)
-            .foreachBatch(job.gate.through(counted))
+            .foreachBatch(counted)
             .option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=f"{round(self._plan.trigger * 1000)} milliseconds")
             .start()
@@ -258,21 +252,18 @@ class Run:
     def _ended(self, job: _Job, error: Exception | None) -> None:
         """Handle a query that has ended, or could not be started: start it again, now or later."""
         why = "it was stopped" if error is None else reason(error)
-        now = time.monotonic()
-        if error is not None and room.is_full(_everything(error)):
-            self._pause(error)
-            job.due = now + self._retry
-            if job.tried:  # there was room, but not enough
-                job.tried = False
-                self._retry = min(2 * self._retry, _RETRY_MOST)
+        full = "" if error is None else _full(error)
+        job.full = bool(full)
+        if full:
+            self._pause(full)
         else:
-            job.due = now + job.pause
             job.error = why
             self.say(
                 f"the job {job.name} has failed, and is started again in {job.pause:,.0f} s; the "
                 f"others go on: {why}"
             )
-            job.pause = min(2 * job.pause, _PAUSE_MOST)
+        job.due = time.monotonic() + job.pause
+        job.pause = min(2 * job.pause, _FULL_MOST if job.full else _PAUSE_MOST)
 
     def _begin(self, job: _Job) -> None:
         try:
@@ -282,9 +273,9 @@ class Run:
         except Exception as error:  # whatever it is, the other jobs go on
             self._ended(job, error)
 
-    def _pause(self, error: BaseException) -> None:
+    def _pause(self, full: str) -> None:
         if not self.paused:
-            self.paused = _full(error)
+            self.paused = full
             self.say(f"paused, as a disk is full: {self.paused}")
 
     def _resume(self) -> None:
@@ -294,21 +285,20 @@ class Run:
         """
         now = time.monotonic()
         due = [job for job in self._jobs if job.due is not None and now >= job.due]
-        if due and room.has_room(self._folders()):
-            for job in due:
-                job.tried = not job.error
+        has_room = due and room.has_room(self._folders())
+        for job in due:
+            if has_room:
                 self._begin(job)
-        else:
-            for job in due:
-                job.due = now + self._retry
+            else:
+                job.due = now + _PAUSE
         for job in self._jobs:
-            if job.works() and job.error:
-                job.error, job.pause = "", _PAUSE
-                self.say(f"the job {job.name} works again")
-        idle = not any(job.tried or (job.due and not job.error) for job in self._jobs)
+            if job.works():
+                if job.error:
+                    self.say(f"the job {job.name} works again")
+                job.error, job.full, job.pause = "", False, _PAUSE
+        idle = not any(job.full for job in self._jobs)
         if self.paused and idle and room.has_room(self._folders()):
             self.paused = ""
-            self._retry = _RETRY
             self.say("the disk has room again: going on")
 
     def _folders(self) -> list[Path]:
@@ -365,8 +355,8 @@ class Run:
             return True
         except Exception as error:  # whatever it is, the queries go on
             why = next(iter(str(error).splitlines()), repr(error))  # a stack trace may follow
-            if room.is_full(error):
-                self._pause(error)
+            if full := _full(error):
+                self._pause(full)
             elif self._beside.get(name) != why:
                 self._beside[name] = why
                 self.say(f"the job {name} has failed, and is tried again; others go on: {why}")
@@ -397,7 +387,7 @@ class Run:
             try:
                 service.within(job.query.processAllAvailable, lambda: past(service.FOLLOW))
             except PySparkException as error:
-                if not room.is_full(_everything(error)):
+                if not _full(error):
                     job.error = reason(error)
             self._note(job.query)
         if not past(service.STOP):
@@ -430,7 +420,9 @@ class Run:
         It may take until service.STOP s after a signal.
         """
         for job in self._jobs:
-            job.gate.close(lambda: past(service.STOP))
+            job.closed = True
+            while job.inside.locked() and not past(service.STOP):
+                time.sleep(_LOOK)
         self.stop()
 
 
@@ -484,7 +476,7 @@ def main(
                 running.finish(ending.past)
             running.halt(ending.past)
         except (PySparkException, Py4JError, OSError) as error:
-            java.explain()
+            java.check(service.DEATH)
             if not isinstance(error, PySparkException):
                 raise
             raise RunError(reason(error)) from error
@@ -550,16 +542,9 @@ def _check(plan: Plan) -> None:
 
 
 def _full(error: BaseException) -> str:
-    """The line of an error that says which disk is full."""
-    lines = [line.strip() for line in _everything(error).splitlines()]
-    return next(line for line in lines if room.is_full(line)) if lines else str(error)
-
-
-def _everything(error: BaseException) -> str:
-    """Return the texts of an error and of everything that has caused it."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return str(error)
-    return "\n".join(_texts(error))
+    """Return the line of an error or its cause that says which disk is full; empty if none."""
+    lines = (line.strip() for text in _texts(error) for line in text.splitlines())
+    return next(filter(room.is_full, lines), "")
 
 
 def reason(error: Exception) -> str:

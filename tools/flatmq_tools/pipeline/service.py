@@ -26,7 +26,8 @@ DRAIN, FOLLOW, STOP, HEALTH = 4.0, 8.0, 12.0, 15.0
 stop; the tables of health may be made."""
 _HARD = 17.0  # s after a signal: whatever is still running is killed then
 _LOOK = 0.1  # s
-_DEATH = 3.0  # s from the first sign that Java has died until its exit status is known
+DEATH = 3.0
+"""s from the first sign that Java has died until its exit status is known."""
 
 
 class ServiceError(RuntimeError):
@@ -84,11 +85,6 @@ class Ending:
         """Return whether so many seconds have passed since a signal; False without one."""
         return self.asked.is_set() and time.monotonic() - self._at >= seconds
 
-    def left(self, seconds: float) -> float:
-        """Return the seconds that are left of these since a signal; all of them without one."""
-        passed = time.monotonic() - self._at if self.asked.is_set() else 0.0
-        return max(0.0, seconds - passed)
-
     def _watch(self) -> None:
         while not self._over.wait(_LOOK):
             if not self._started.is_set():
@@ -102,7 +98,7 @@ class Ending:
                     )
             elif self.asked.is_set():
                 break
-        if not self._over.wait(self.left(_HARD)):
+        if not self._over.wait(max(0.0, self._at + _HARD - time.monotonic())):
             self._force(
                 f"ended after {_HARD:,.0f} s with a batch under way: the next run does it again", 0
             )
@@ -153,73 +149,17 @@ class Java:
                 return
             time.sleep(_LOOK)
 
-    def explain(self) -> None:
-        """Raise ServiceError if an error that was just raised comes from the end of Java."""
-        self.check(_DEATH)
 
-
-class GateError(RuntimeError):
-    """A batch came after the gate was closed; it is left to the next run."""
-
-
-class Gate:
-    """A gate for the batches of a query, which lets them pass until it is closed.
-
-    With it a query is stopped between two batches and not within one.
-    """
-
-    def __init__(self) -> None:
-        self._inside = threading.Lock()
-        self._closed = False
-
-    def through(self, write: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-        """Return a function for `foreachBatch` that does the same while the gate is open.
-
-        It raises GateError after that.
-        """
-
-        def guarded(batch: Any, number: int) -> None:
-            with self._inside:
-                if self._closed:
-                    raise GateError(f"batch {number} is left to the next run")
-                write(batch, number)
-
-        return guarded
-
-    def close(self, over: Callable[[], bool]) -> bool:
-        """Let no batch begin any more, and wait for the one that is being written.
-
-        The wait ends when `over` returns True. Returns whether none is being written.
-        """
-        self._closed = True
-        while not self._inside.acquire(timeout=_LOOK):
-            if over():
-                return False
-        self._inside.release()
-        return True
-
-
-class _Log(logging.Handler):
-    """A filter that prints warnings of Python's libraries, but none of py4j.
-
-    When Java ends, each thread that talks to it logs a traceback. What matters of it the run
-    reports itself, in a line.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.setFormatter(logging.Formatter("%(levelname)s: %(name)s: %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if "py4j" not in Path(record.pathname).parts:
-            print(self.format(record), file=sys.stderr)
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out the traceback of each thread that talks to Java: the run reports that end."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def quiet() -> None:
     """Keep tracebacks of the threads that talk to Java from the terminal."""
-    root = logging.getLogger()
-    if not any(isinstance(handler, _Log) for handler in root.handlers):
-        root.addHandler(_Log())
+    logging.basicConfig(format="%(levelname)s: %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_not_of_py4j)
     for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
         server = getattr(accumulators, name, None)
         if server is not None:

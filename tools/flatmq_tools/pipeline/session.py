@@ -57,7 +57,7 @@ def session(
 
     master  as for spark-submit; None leaves it to spark-submit. On another than "local" the
             executors need flatmq installed too
-    conf    more configuration, with "__" for the dot: spark__sql__shuffle__partitions=8
+    conf    more configuration, such as **{"spark.sql.shuffle.partitions": 8}
 
     Raises SessionError for Spark Connect, whose client has no JVM: the sinks need that of the
     driver.
@@ -82,12 +82,8 @@ def session(
                 known[_JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         if "spark.driver.host" in known:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for key, value in known.items():
-            builder = builder.config(key, value)
-    for option, told in conf.items():
-        text = str(told).lower() if isinstance(told, bool) else str(told)
-        builder = builder.config(option.replace("__", "."), text)
-    spark = builder.getOrCreate()
+        builder = builder.config(map={**known})
+    spark = builder.config(map={**conf}).getOrCreate()
     context = spark.sparkContext
     untold = not context.getConf().contains(_SHUFFLE) and spark.conf.get(_SHUFFLE) == _SPARKS
     if (context.master or "").startswith("local") and untold:

@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ..trust import TrustError
 from . import log
-from .ingest import Ingest, by_settings
+from .ingest import by_settings
 from .options import OptionError, Settings, parse, parse_sink
 from .publishing import BatchWriter, StreamWriter, say
 
@@ -198,7 +198,7 @@ class StreamReader(_Reading, SupportsTriggerAvailableNow, DataSourceStreamReader
     ) -> None:
         super().__init__(schema)
         self._settings = settings
-        self._ingest = ingest or _ingest
+        self._ingest = ingest
         self._receiver: Receiver | None = None
         self._target: int | None = None  # Trigger.AvailableNow goes no further
 
@@ -303,7 +303,7 @@ class Receiver:
         self._settings = settings
         self.writer = _opened(settings)
         try:
-            self._ingest = (ingest or _ingest)(settings, self.writer)
+            self._ingest = (ingest or partial(by_settings, say=say))(settings, self.writer)
             self._ingest.start()
             self._ingest.background()
         except BaseException:
@@ -350,10 +350,3 @@ def _opened(settings: Settings) -> log.Writer:
             if not in_use or time.monotonic() > end:
                 raise
         time.sleep(_STEP)
-
-
-def _ingest(settings: Settings, writer: log.Writer) -> Ingest:
-    try:
-        return by_settings(settings, writer, say)
-    except TrustError as error:
-        raise SourceError(str(error)) from error

@@ -44,7 +44,7 @@ def messages(frame: DataFrame) -> DataFrame:
 def fault(topic: str) -> str | None:
     """Return the rule of MQTT that a topic name breaks; None if it is valid.
 
-    `names` says how topic names are written that are not valid.
+    `log_rows` says how topic names are written that are not valid.
     """
     if not topic:
         return "topic name: empty"

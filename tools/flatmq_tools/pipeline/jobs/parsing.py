@@ -152,7 +152,7 @@ class Reader:
         columns = Columns(reads.identity == "topic", reads.mapping, reads.sessions)
         for topic, payload, at, offset, reason in rows:
             if reason is None:
-                columns.take(topic, payload, at, offset=offset)
+                columns.take(topic, payload, at, offset)
             else:
                 columns.reject(reason)
         return columns.array()
@@ -223,12 +223,17 @@ def _read(
 
     `device` is the one that a rule takes from the topic name, if it does.
     """
-    columns = Columns(bound)
-    columns.take(topic.encode(), payload, received, device if bound else None)
-    return columns.listed()
+    named = device or _named(topic) if bound else None
+    return _resolved(topic, payload, received, named)
 
 
 _TOPIC = re.compile("dev/([^/]+)/")
+
+
+def _named(topic: str) -> str | None:
+    """Return the device that a topic dev/NAME/... names."""
+    found = _TOPIC.match(topic)
+    return found[1] if found else None
 
 
 class Columns:
@@ -256,27 +261,23 @@ class Columns:
         self.messages = [0]  # where the packs of each end,
         self.ends = [0]  # and the records of each pack
 
-    def take(
-        self, topic: bytes, payload: bytes, received: int | None, named: str | None = None,
-        offset: int = 0,
-    ) -> None:  # fmt: skip
-        """Add a message that was received at this time, in microseconds since 1970.
-
-        `named` is its device if a rule of a mapping says so.
-        """
+    def take(self, topic: bytes, payload: bytes, received: int | None, offset: int = 0) -> None:
+        """Add a message that was received at this time, in microseconds since 1970."""
         try:
             text, device = self._device_of(topic)
-            device = named or device
             if self._mapping is not None:
                 self._map(self._mapping, text, payload, (received, offset), device)
-            elif not self._taken(payload, received, device):
-                self._resolve(text, payload, received, device)
-        except UnicodeDecodeError:
-            self._pack(reason="topic: not UTF-8")
-        except Exception as error:  # of a mapping, or a fault of ours: it may not stop the table
-            self._undo()
-            return self.reject(_unforeseen(error))
-        self.messages.append(len(self.ends) - 1)
+            else:
+                self._senml(text, payload, received, device)
+        except senml.PackError as error:
+            reason = printable(str(error))
+        except Exception as error:  # of a library, or a fault of ours: it may not stop the table
+            reason = _unforeseen(error)
+        else:
+            self.messages.append(len(self.ends) - 1)
+            return
+        self._undo()
+        self.reject(reason)
 
     def reject(self, reason: str) -> None:
         """Add a message that is no pack. Without a reason it says nothing."""
@@ -298,16 +299,11 @@ class Columns:
     ) -> None:  # fmt: skip
         """Take what a mapping makes of it: nothing, if it is not for the message."""
         received, offset = came
-        try:
-            rule = mapping.senml(topic)
-            if rule is not None and self._bound:
-                device = rule.device or device
-        except senml.PackError as error:
-            return self._pack(reason=printable(str(error)))
+        rule = mapping.senml(topic)
         if rule is not None:
-            if not self._taken(payload, received, device):
-                self._resolve(topic, payload, received, device)
-            return None
+            named = rule.device or device if self._bound else device
+            self._senml(topic, payload, received, named)
+            return
         names = None
         if self._sessions is not None and received is not None:
             names = self._sessions.names(topic, (received, offset))
@@ -315,18 +311,19 @@ class Columns:
         if reading.reason is not None:
             self._pack(reason=reading.reason)
         self._add(reading.packs)
-        return None
 
     def _device_of(self, topic: bytes) -> tuple[str, str | None]:
         """Return the topic name, and the device that the topic names.
 
         The device is None if the topic names none, or if what it names does not count.
-        Raises UnicodeDecodeError.
+        Raises PackError.
         """
         if topic not in self._topics:
-            text = topic.decode()
-            found = _TOPIC.match(text) if self._bound else None
-            self._topics[topic] = text, found[1] if found else None
+            try:
+                text = topic.decode()
+            except UnicodeDecodeError:
+                raise senml.PackError("topic: not UTF-8") from None
+            self._topics[topic] = text, _named(text) if self._bound else None
         return self._topics[topic]
 
     def _taken(self, payload: bytes, received: int | None, named: str | None = None) -> bool:
@@ -371,24 +368,10 @@ class Columns:
         )  # fmt: skip
         return True
 
-    def _resolve(
-        self, topic: str, payload: bytes, received: int | None, named: str | None = None
-    ) -> None:
-        """Take it by all the rules of SenML, or give the reason why it is no pack."""
-        try:
-            payload = unzipped(payload)
-            # Relative to 0, so that one that is absolute is known by its size.
-            form = senml_cbor if senml_cbor.is_cbor(payload) else senml
-            found = _by_device(form.resolve(payload, 0.0), topic, named)
-            if not found:
-                raise senml.PackError("no record has a value")
+    def _senml(self, topic: str, payload: bytes, received: int | None, named: str | None) -> None:
+        if not self._taken(payload, received, named):
             # All of it before anything is added: one message may not leave a part of itself.
-            packs = [_resolved(pack, received) for pack in found]
-        except senml.PackError as error:
-            return self._pack(reason=printable(str(error)))
-        except Exception as error:  # of a library, or a fault of ours: it may not stop the table
-            return self._pack(reason=_unforeseen(error))
-        self._add(packs)
+            self._add(_resolved(topic, payload, received, named))
 
     def _add(self, packs: Sequence[Pack]) -> None:
         for pack in packs:
@@ -400,19 +383,6 @@ class Columns:
         for name, column in self.packs.items():
             column.append(fields.get(name))
         self.ends.append(len(self.records["quantity"]))
-
-    def listed(self) -> list[Pack]:
-        """All that was taken, outside of Arrow. PackError if any of it is no pack."""
-        found = []
-        for reason in self.packs["reason"]:
-            if reason is not None:
-                raise senml.PackError(reason)
-        rows = zip(*(self.records[name] for name in Record._fields), strict=True)
-        records = [Record(*row) for row in rows]
-        names = [name for name in Pack._fields if name != "records"]
-        for n, pack in enumerate(zip(*(self.packs[name] for name in names), strict=True)):
-            found.append(Pack._make((*pack, records[self.ends[n] : self.ends[n + 1]])))
-        return found
 
     def array(self) -> pa.Array:
         """All that was taken."""
@@ -433,11 +403,21 @@ def _unforeseen(error: Exception) -> str:
     return printable(f"{type(error).__name__}: {error}")
 
 
-def _resolved(pack: _Pack, received: int | None) -> Pack:
-    return Pack(
-        pack.device, pack.boot, pack.seq, _microseconds(pack.time, received),
-        pack.time >= senml.RELATIVE, [_record(record, received) for record in pack.records],
-    )  # fmt: skip
+def _resolved(topic: str, payload: bytes, received: int | None, named: str | None) -> list[Pack]:
+    """Return the packs of a message by all the rules of SenML. Raises PackError."""
+    payload = unzipped(payload)
+    # Relative to 0, so that one that is absolute is known by its size.
+    form = senml_cbor if senml_cbor.is_cbor(payload) else senml
+    found = _by_device(form.resolve(payload, 0.0), topic, named)
+    if not found:
+        raise senml.PackError("no record has a value")
+    return [
+        Pack(
+            pack.device, pack.boot, pack.seq, _microseconds(pack.time, received),
+            pack.time >= senml.RELATIVE, [_record(record, received) for record in pack.records],
+        )
+        for pack in found
+    ]  # fmt: skip
 
 
 def _record(record: senml.Record, received: int | None) -> Record:
@@ -489,8 +469,7 @@ def _by_device(records: list[senml.Record], topic: str, named: str | None = None
         # A pack may leave the name to the topic.
         own = known.get(named) or known.get("") or {}
         known = {named: own} if own else {}
-    in_topic = _TOPIC.match(topic)
-    of_topic = in_topic[1] if in_topic else None
+    of_topic = _named(topic)
     packs: dict[str, _Pack] = {}
     for record in records:
         device = named if named is not None else _device(record, known, of_topic)

@@ -15,7 +15,7 @@ from .mapping import Mapping, SenML
 from .paths import Parts, Path, PathPattern, exact
 from .rule import FORMATS, PATH, WORDS, Quantity, Rule, Template
 from .times import FORMS, SCALES, TimeField
-from .topics import TopicError, TopicPattern
+from .topics import TopicPattern
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -261,7 +261,7 @@ def _topics(table: _Table, base: str) -> list[TopicPattern]:
     front = f"{base}/" if base else ""
     try:
         return [TopicPattern(front + one) for one in texts]
-    except TopicError as error:
+    except ValueError as error:
         raise table.error("topic", str(error), table.data["topic"]) from None
 
 

@@ -20,21 +20,17 @@ ABSENT: Any = object()
 """What `at` returns if there is nothing at a path."""
 
 
-class PathError(ValueError):
-    """The path breaks a rule; the text says which."""
-
-
 def exact(text: str) -> Path:
-    """A path without wildcards. Raises PathError."""
+    """A path without wildcards. Raises ValueError, which says which rule it breaks."""
     if "*" in text:
-        raise PathError("* is not allowed here: the path of one value is needed")
+        raise ValueError("* is not allowed here: the path of one value is needed")
     return _keys(text)
 
 
 def _keys(text: str) -> Path:
     keys = tuple(text.split("/"))
     if not all(keys):
-        raise PathError("must be keys with / between them, none of them empty")
+        raise ValueError("must be keys with / between them, none of them empty")
     return keys
 
 
@@ -84,7 +80,7 @@ class Parts:
         self.text = text
         keys = [(_NAME.fullmatch(key), key) for key in _keys(text)]
         if any("**" in key or ("{" in key and name is None) for name, key in keys):
-            raise PathError("must be keys, * or {names} of the characters a-z, 0-9 and _, not **")
+            raise ValueError("must be keys, * or {names} of the characters a-z, 0-9 and _, not **")
         self.names = [name[1] for name, _ in keys if name]
         """The names of its keys."""
         globs = (_glob("*" if name else key) for name, key in keys)

@@ -14,26 +14,22 @@ from typing import Any
 _NAME = re.compile(r"\{([a-z][a-z0-9_]*)(\.\.\.)?\}")
 
 
-class TopicError(ValueError):
-    """The pattern breaks a rule; the text says which."""
-
-
 class TopicPattern:
-    """A topic pattern, ready to match."""
+    """A topic pattern, ready to match. ValueError says which rule it breaks."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.names: tuple[str, ...] = ()
         levels = text.split("/")
         if not text:
-            raise TopicError("must not be empty")
+            raise ValueError("must not be empty")
         mine, plain = [], []
         deep = ""
         for number, level in enumerate(levels):
             name = _NAME.fullmatch(level)
             if level == "#":
                 if number < len(levels) - 1:
-                    raise TopicError("# must be the last level")
+                    raise ValueError("# must be the last level")
                 # "a/#" matches "a" too (MQTT 3.1.1, section 4.7.1.2).
                 deep = r"(?:/[\s\S]*)?" if number else r"[\s\S]*"
                 plain.append("#")
@@ -46,7 +42,7 @@ class TopicPattern:
                 mine.append(f"(?P<{name[1]}>{inner})")
                 plain.append("#" if name[2] else "+")
             elif set(level) & set("+#{}"):
-                raise TopicError(
+                raise ValueError(
                     f"level {level!r}: must be a text, +, # at the end, {{name}} or {{name...}}, "
                     "where a name has the characters a-z, 0-9 and _"
                 )
@@ -54,7 +50,7 @@ class TopicPattern:
                 mine.append(re.escape(level))
                 plain.append(level)
         if sum("..." in level for level in levels) > 1:
-            raise TopicError("only one level may be {name...}")
+            raise ValueError("only one level may be {name...}")
         # Section 4.7.2: a leading wildcard does not match $SYS and the like.
         start = r"(?!\$)" if plain[0] in ("+", "#") else ""
         self._pattern = re.compile(start + "/".join(mine) + deep)
@@ -63,7 +59,7 @@ class TopicPattern:
 
     def _add(self, name: str) -> None:
         if name in self.names:
-            raise TopicError(f"{{{name}}}: a name may be used once")
+            raise ValueError(f"{{{name}}}: a name may be used once")
         self.names += (name,)
 
     def match(self, topic: str) -> dict[str, str] | None:

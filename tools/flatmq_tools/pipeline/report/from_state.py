@@ -189,18 +189,16 @@ class _Asked:
     # Devices
 
     def _all_devices(self, table: pa.Table) -> list[Device]:
-        rows = zip(*(table[name].to_pylist() for name in tables.DEVICES.names), strict=True)
         found = []
-        for row in rows:
-            of = dict(zip(tables.DEVICES.names, row, strict=True))
+        for of in table.to_pylist():
             heard = of["heard"]
             found.append(
                 Device(
-                    of["device"], of["boots"], of["reboots"] or 0, of["received"],
-                    of["lost"] or 0, of["unheard"] or 0, of["duplicates"], of["reordered"] or 0,
-                    of["delay_p50"], of["delay_p95"], of["delay_p99"],
-                    None if heard is None else (heard - self.figures.since).total_seconds(),
-                    of["silent_s"], of["silent"], of["status"],
+                    name=of["device"], boots=of["boots"], p50=of["delay_p50"], p95=of["delay_p95"],
+                    p99=of["delay_p99"],
+                    heard=None if heard is None else (heard - self.figures.since).total_seconds(),
+                    **{name: of[name] for name in ("silent_s", "silent", "status")},
+                    **dict[str, Any]({name: of[name] or 0 for name in _SUMS}),
                 )
             )  # fmt: skip
         return sorted(found, key=lambda device: device.name)
@@ -280,48 +278,39 @@ class _Asked:
         for part, _ in known:
             if part not in kept:
                 parts.append(tables.of_part(self._db, devices, part)[1])
-        gaps = pa.concat_tables(parts).combine_chunks()
-        names = gaps["device"].combine_chunks().dictionary_encode()
-        code = names.indices.to_numpy().astype(np.int64)
+        gaps = pa.concat_tables(parts)
         since, until = (
             gaps[name].cast(pa.int64()).to_numpy().astype(np.int64) for name in ("since", "until")
         )
+        if not self._whole:
+            begin = np.where(gaps["missing"].is_null().to_numpy(), since, until)
+            inside = (until >= self._low) & (begin < self._high)
+            gaps, since, until = gaps.filter(pa.array(inside)), since[inside], until[inside]
+        since, until = np.maximum(since, self._low), np.minimum(until, self._high)
+        encoded = gaps["device"].combine_chunks().dictionary_encode()
+        names, code = encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
         missing = pc.fill_null(gaps["missing"], 0).to_numpy().astype(np.int64)
         silent = gaps["missing"].is_null().to_numpy()
-        inside = (until >= self._low) & (np.where(silent, since, until) < self._high)
-        since, until = np.maximum(since, self._low), np.minimum(until, self._high)
-        if self._whole:
-            inside[:] = True
-        count = len(names.dictionary)
-        lost = np.bincount(code[inside], missing[inside], count)
-        lasting = np.bincount(code[inside], ((until - since) * silent)[inside], count)
-        self.figures.paused = len(np.unique(code[inside & silent]))
-        self._losses(names.dictionary.to_pylist(), code, until, missing, inside & ~silent)
-        chosen = np.zeros(count, np.bool_)
-        ranked = np.argsort(np.array(names.dictionary.to_pylist(), np.str_), kind="stable")
-        for most in (lost, lasting):
+        self.figures.paused = len(np.unique(code[silent]))
+        self._losses(names, code[~silent], until[~silent], missing[~silent])
+        chosen = np.zeros(len(names), np.bool_)
+        ranked = np.argsort(np.array(names, np.str_), kind="stable")
+        for each in (missing, (until - since) * silent):
+            most = np.bincount(code, each, len(names))
             order = ranked[np.argsort(-most[ranked], kind="stable")][:GAP_DEVICES]
             chosen[order[most[order] > 0]] = True
-        at = np.flatnonzero(inside & chosen[code])
+        at = np.flatnonzero(chosen[code])
         at = at[np.lexsort((since[at], silent[at], -missing[at]))]
         at = at[_spread(code[at], silent[at], since[at], until[at])]
-        self.figures.gaps = [
-            Gap(name, kind, begin, end, number)
-            for name, kind, begin, end, number in zip(
-                gaps["device"].take(pa.array(at)).to_pylist(),
-                gaps["kind"].take(pa.array(at)).to_pylist(),
-                ((since[at] - self._first) / 1e6).tolist(),
-                ((until[at] - self._first) / 1e6).tolist(),
-                gaps["missing"].take(pa.array(at)).to_pylist(),
-                strict=True,
-            )
-        ]
+        some = gaps.take(pa.array(at))
+        columns = [some[name].to_pylist() for name in ("device", "kind", "missing")]
+        ends = [((each[at] - self._first) / 1e6).tolist() for each in (since, until)]
+        rows = zip(*columns[:2], *ends, columns[2], strict=True)
+        self.figures.gaps = [Gap(*row) for row in rows]
 
-    def _losses(
-        self, names: list[str], code: Ints, until: Ints, missing: Ints, chosen: Bools
-    ) -> None:  # fmt: skip
+    def _losses(self, names: list[str], code: Ints, until: Ints, missing: Ints) -> None:
         """Say when readings were found missing: of the fleet, and of each device."""
-        code, at, missing = code[chosen], (until[chosen] - self._first) / 1e6, missing[chosen]
+        at = (until - self._first) / 1e6
         begins = [moment.at for moment in self.figures.moments]
         losses = np.zeros(len(begins), np.int64)
         np.add.at(losses, np.maximum(np.searchsorted(begins, at, "right") - 1, 0), missing)
@@ -373,6 +362,7 @@ def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
 
 
 _COUNTED = ("received", "lost", "duplicates", "reordered")
+_SUMS = ("reboots", "received", "lost", "unheard", "duplicates", "reordered")
 
 
 def _delays(

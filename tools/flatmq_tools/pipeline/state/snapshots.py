@@ -13,7 +13,9 @@ import secrets
 import sqlite3
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +32,14 @@ from .store import Place, Store
 from .tables import Devices
 from .values import DAY
 
+if TYPE_CHECKING:
+    from .once import Once
+
 OPEN = 0
 """The partition of boots that are not closed."""
 _BOOTS = 5000  # in a partition, at most, as it is written again if one of them changes
 _MANY = 10_000  # boots that are closed without waiting for a day
+_SHARE = 10  # times what a refresh took pass before the next one
 _OPEN = 100  # boots of a device that may be open before they are a day old
 
 
@@ -99,6 +105,54 @@ def _marked(part: int, table: pa.Table) -> pa.Table:
     closed = pa.array([part != OPEN] * len(table), pa.bool_())
     number = pa.array([part] * len(table), pa.int64())
     return table.append_column("closed", closed).append_column("part", number)
+
+
+class Known:
+    """The state of a run.
+
+    file   of the state
+    out    the folder or URL of the tables health, devices and gaps
+    every  s between two refreshes of these tables, and more if one takes more than a tenth
+    """
+
+    def __init__(self, file: Path, out: str, every: float) -> None:
+        self.file = file
+        self._snapshots = Snapshots(file, out)
+        self._every = every
+        self._once: Once | None = None
+        self._worker = ThreadPoolExecutor(1, "health")
+        self._refreshing: Future[float] | None = None
+        self._due = time.monotonic() + every
+
+    def writes(self, once: Once) -> Once:
+        """Note who writes the state now; the one from before is of no use then."""
+        if self._once is not None:
+            self._once.close()
+        self._once = once
+        return once
+
+    def look(self) -> None:
+        """Have the tables refreshed in the background, if they are due.
+
+        StateError and OSError of the refresh before.
+        """
+        done = self._refreshing
+        if done is not None and done.done():
+            self._refreshing = None
+            self._due = time.monotonic() + self._every  # also if it has failed
+            self._due = time.monotonic() + max(self._every, _SHARE * done.result())
+        if self._refreshing is None and time.monotonic() > self._due:
+            self._refreshing = self._worker.submit(self._snapshots.refresh)
+
+    def refresh(self) -> None:
+        """Write the tables as they are now."""
+        self._snapshots.refresh()
+
+    def close(self) -> None:
+        """Wait for a refresh that is under way, and close the file."""
+        self._worker.shutdown()
+        if self._once is not None:
+            self._once.close()
 
 
 # Which boots are closed
