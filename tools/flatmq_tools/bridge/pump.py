@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .conversation import PATIENCE, Conversation
 from .line import Line, LineError
 
-RETRY = 1.0  # seconds between two looks for a port that is not there
+RETRY = 1.0  # seconds between two tries to open the port, at least
 _CONNECT = 8.0  # seconds that TCP and TLS may take, less than a board waits
 _FINISH = 2.0  # seconds that a broker has to close after this end did
 
@@ -55,6 +55,7 @@ class Pump:
         opened = False
         try:
             while True:
+                began = loop.time()
                 try:
                     line = await asyncio.to_thread(
                         Line, *self._where, self._on_bytes, self._on_unplugged
@@ -81,6 +82,7 @@ class Pump:
                     self._line = None
                     self.conversation.unplugged()
                     await asyncio.to_thread(line.close)
+                await asyncio.sleep(began + RETRY - loop.time())
         finally:
             if self._timer:
                 self._timer.cancel()
