@@ -7,6 +7,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from flatmq import Client, port
 from flatmq_tools import broker
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
-from flatmq_tools.ota import keys, package, prompt
+from flatmq_tools.ota import keys, package, prompt, push
+from observer import until
 from ota.fakes import Message
 from unit.short import Short
 
@@ -104,6 +106,39 @@ def test_a_push_that_nobody_answers_says_so(
     done = typed_command.flatmq("ota", "push", *words, "--seconds", "0.3")
     assert done.exit_code == 1
     assert done.output.splitlines()[-1] == "pico-9 has not reported a result"
+
+
+def test_two_pushes_at_once_and_a_status_that_is_none(
+    near: broker.Broker, key_file: Path, tmp_path: Path
+) -> None:
+    """The second replaces the first, which says so; what a stranger publishes ends neither."""
+    for name in ("two", "three"):
+        made = package.Package("pico_w", name, len(name), archive=b"x")
+        (tmp_path / name).write_bytes(made.written())
+    board = Client(b"stranger", near.host, near.port)
+    board.connect()
+    shown = {name: io.StringIO() for name in ("two", "three")}
+    over = threading.Event()
+
+    def begin(name: str) -> Future[int]:
+        console = Console(file=shown[name], width=200)
+        words = (Desk(near), "pico-9", tmp_path / name, key_file, 60, console, over.is_set)
+        future = pool.submit(push.main, *words)
+        until("the word", lambda: "bytes to dev/pico-9" in shown[name].getvalue())
+        for failed in (b'"x"', b"[1]", b"{}"):
+            board.publish(b"dev/other/ota/status", b'{"failed":%s}' % failed, 1)
+        assert board.wait()
+        return future
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            first, second = begin("two"), begin("three")
+            assert first.result(30) == 1
+            assert not second.done()
+        finally:
+            over.set()
+    assert "pico-9 is offered another update now, or none\n" in shown["two"].getvalue()
+    assert "is offered another" not in shown["three"].getvalue()
 
 
 def test_a_package_that_is_cut_short_is_not_sent(key_file: Path, tmp_path: Path) -> None:

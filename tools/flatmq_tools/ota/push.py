@@ -62,7 +62,7 @@ def outcome(package: Package, text: bytes, said: dict[str, Any]) -> Outcome:
 class Server:
     """Answers the requests of boards for pieces of one package."""
 
-    def __init__(self, client: Client, package: Package, text: bytes) -> None:
+    def __init__(self, client: Client, package: Package, text: bytes, to: str) -> None:
         self._client = client
         self._package = package
         self._text = text  # of the manifest
@@ -71,6 +71,10 @@ class Server:
         self.asked: dict[str, int] = {}
         """How far each board has come, in bytes."""
         self.outcomes: dict[str, Outcome] = {}
+        self._offered = False
+        self.replaced = False
+        """Whether another manifest, or none, is offered instead."""
+        self.offering = client.subscribe(f"{to}/ota/manifest", self._on_manifest, 1)
         self.asking = client.subscribe(b"dev/+/ota/get", self._on_request, 1)
         self.telling = client.subscribe(b"dev/+/ota/status", self._on_status, 1)
 
@@ -79,6 +83,11 @@ class Server:
         while self._waiting and self._client.publish(*self._waiting[0], 1) is not None:
             self._waiting.popleft()
         self._client.flush()
+
+    def _on_manifest(self, message: Message) -> None:
+        own = message.payload == self._text
+        self.replaced = self._offered and not own
+        self._offered |= own
 
     def _on_request(self, message: Message) -> None:
         head, data = message.payload, self._package.archive
@@ -118,8 +127,8 @@ def main(
     to = boards.base(target)
     text = manifest(package, to, keys.private(key))
     client = desk.client("ota", tx_size=16 * (PIECE + 100), inflight=64)
-    server = Server(client, package, text)
-    connect(client, server.asking, server.telling)
+    server = Server(client, package, text, to)
+    connect(client, server.offering, server.asking, server.telling)
     retain(client, f"{to}/ota/manifest", text)
     console.print(
         f"{package.version} for {package.board}: {len(package.archive):,} bytes to {to}; Ctrl-C "
@@ -135,12 +144,15 @@ def main(
             for _ in turns(client, seconds, stop):
                 server.answer()
                 _show(server, package, bars, tasks, said, console)
-                if not to.startswith("group/") and target in said:
+                if server.replaced or (not to.startswith("group/") and target in said):
                     break
     except KeyboardInterrupt:
         console.print()
     client.disconnect()
-    if not to.startswith("group/") and target not in said:
+    if server.replaced:
+        line = f"{target} is offered another update now, or none"
+        console.print(line, markup=False, highlight=False)
+    elif not to.startswith("group/") and target not in said:
         console.print(f"{target} has not reported a result", markup=False, highlight=False)
     good = {name for name in said if server.outcomes[name].state == "good"}
     wanted = said if to.startswith("group/") else {target}
