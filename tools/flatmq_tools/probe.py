@@ -199,7 +199,7 @@ def _why_no_tls(where: str, received: bytes, reason: str) -> str:
 
 
 def verified(host: str, port: int, found: Presented, ca: Path | None) -> Verdict:
-    """Connect again and verify the chain that was found, by the authorities in `ca` or by those of this machine.
+    """Connect again and verify what was found, by the authorities in `ca` or of this machine.
 
     Raises ToolError.
     """
