@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from collections.abc import Iterator
 
@@ -30,6 +32,25 @@ def test_two_commands_do_not_take_over_the_connection_of_each_other(
         for client in clients:
             client.poll(50)
     assert [client.stats.losses for client in clients] == [0, 0]
+
+
+def test_a_program_with_many_open_files_connects(running: broker.Broker) -> None:
+    """select() takes no number of a file above 1023."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most[1] != resource.RLIM_INFINITY and most[1] < 2000:
+        pytest.skip("this system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(most[0], 2000), most[1]))
+    held = [os.dup(1) for _ in range(1100)]
+    try:
+        client = Client(b"c", running.host, running.port)
+        client.connect()
+        client.publish(b"t", b"x", 1)
+        assert client.wait()
+        client.disconnect()
+    finally:
+        for file in held:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
 def test_what_is_retained_ends_though_boards_go_on(running: broker.Broker) -> None:
