@@ -18,6 +18,7 @@ class Pump:
     """A bridge between a serial port and a broker: `run` it until it is cancelled.
 
     say: called with a line on what happens ("bridge", text) or was printed ("board", text).
+    tls: called for the context of each connection to the broker; None: no TLS.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Pump:
         port: int,
         say: Callable[[str, str], None],
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self.conversation = Conversation(self, patience)
@@ -178,7 +179,7 @@ class _Upstream(asyncio.Protocol):
         host, port = pump.broker
         try:
             connecting = asyncio.get_running_loop().create_connection(
-                lambda: self, host, port, ssl=pump.tls
+                lambda: self, host, port, ssl=pump.tls and pump.tls()
             )
             await asyncio.wait_for(connecting, _CONNECT)
         except (OSError, ValueError, asyncio.TimeoutError) as error:
@@ -249,6 +250,8 @@ class _Upstream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost.set()
+        if error and self._pump:
+            self._pump.note(f"the connection to {self._pump.broker[0]} ended: {error}")
         self._over()
 
     def pause_writing(self) -> None:
