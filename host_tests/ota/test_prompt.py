@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -139,6 +141,30 @@ def test_two_pushes_at_once_and_a_status_that_is_none(
             over.set()
     assert "pico-9 is offered another update now, or none\n" in shown["two"].getvalue()
     assert "is offered another" not in shown["three"].getvalue()
+
+
+@pytest.mark.parametrize("fault", ["there", "full"])
+def test_a_key_is_written_with_its_public_half_or_not_at_all(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else boards would get the public half of another key, and could never be updated."""
+    key, public = tmp_path / "fleet", tmp_path / "fleet.pub"
+    if fault == "there":
+        public.write_bytes(b"of another key")
+    else:
+        opened = os.open
+
+        def full(path: Any, flags: int, mode: int = 0o777) -> int:
+            if Path(path) == public:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            return opened(path, flags, mode)
+
+        monkeypatch.setattr(os, "open", full)
+    with pytest.raises((ToolError, OSError), match=r"fleet\.pub"):
+        keys.generate(key)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == (
+        [b"of another key"] if fault == "there" else []
+    )
 
 
 def test_a_package_that_is_cut_short_is_not_sent(key_file: Path, tmp_path: Path) -> None:
