@@ -23,7 +23,7 @@ from rich.console import Console
 import typed_command
 from conftest import SharedBrokers
 from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
-from flatmq_tools import logs
+from flatmq_tools import logs, remote
 from flatmq_tools.address import address
 from flatmq_tools.bridge import pump, readable
 from flatmq_tools.cli import main as cli
@@ -194,6 +194,20 @@ def test_whatever_a_port_raises_while_it_comes_back_it_is_tried_again(
             until("it is back", lambda: len(tries) == 4)
             board.send(b"booting\n")
             until("the text", out.getvalue)
+
+
+def test_a_board_that_comes_back_is_entered_whatever_its_port_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = mock.Mock()
+    line.enter_raw_repl.side_effect = [OSError, None]
+    made = mock.Mock(side_effect=[line, _Bad, TypeError, line])
+    monkeypatch.setattr(remote, "_Transport", made)
+    remote.Remote("/dev/any").enter(patience=5.0)
+    assert made.call_count == 4
+    made.side_effect = _Bad
+    with pytest.raises(remote.RemoteError, match="cannot be opened"):
+        remote.Remote("/dev/any").enter(patience=0.1)
 
 
 def test_a_port_that_closes_at_once_is_not_tried_all_the_time(
