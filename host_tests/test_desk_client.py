@@ -1,4 +1,4 @@
-"""How commands reach boards by a broker."""
+"""Commands and boards at one broker."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import hashlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from rich.console import Console
@@ -141,6 +143,33 @@ def test_two_pushes_at_once_and_a_status_that_is_none(
             over.set()
     assert "pico-9 is offered another update now, or none\n" in shown["two"].getvalue()
     assert "is offered another" not in shown["three"].getvalue()
+
+
+def test_pieces_that_a_board_asks_for_without_end_are_not_kept() -> None:
+    client = mock.Mock()
+    client.publish.return_value = None  # there is no room
+    made = package.Package("pico_w", "2", 2, archive=bytes(5000))
+    server = push.Server(client, made, b"", "dev/b")
+    topic, ask, _ = client.subscribe.call_args_list[1].args
+    assert topic == b"dev/+/ota/get"
+    head = hashlib.sha256(made.archive).digest()[:8]
+    for board in (b"a", b"b"):
+        for at in (0, 4096) * 10:
+            ask(Message(b"dev/%s/ota/get" % board, head + at.to_bytes(4, "big")))
+    client.publish.return_value = 1
+    client.publish.reset_mock()
+    server.answer()
+    topics = [call.args[0] for call in client.publish.call_args_list]
+    assert topics == [b"dev/a/ota/piece", b"dev/b/ota/piece"]
+
+
+@pytest.mark.parametrize("left", [b'"x"', b"null", b"[]", b"1e999"])
+def test_an_answer_of_a_stranger_is_no_error(left: bytes, key_file: Path) -> None:
+    client = mock.Mock()
+    session = prompt.Session(client, TO, keys.private(key_file))
+    take = client.subscribe.call_args.args[1]
+    take(mock.Mock(retain=False, payload=b'{"n":1,"out":"x","left":%s}' % left))
+    assert session.run("1") == ("x", 0)
 
 
 @pytest.mark.parametrize("fault", ["there", "full"])

@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +66,7 @@ class Server:
         self._package = package
         self._text = text  # of the manifest
         self._digest = hashlib.sha256(package.archive).digest()
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._waiting: dict[bytes, bytes] = {}  # pieces by topic: a board asks for one at a time
         self.asked: dict[str, int] = {}
         """How far each board has come, in bytes."""
         self.outcomes: dict[str, Outcome] = {}
@@ -80,8 +79,10 @@ class Server:
 
     def answer(self) -> None:
         """Answer what boards have asked for."""
-        while self._waiting and self._client.publish(*self._waiting[0], 1) is not None:
-            self._waiting.popleft()
+        for topic, piece in list(self._waiting.items()):
+            if self._client.publish(topic, piece, 1) is None:
+                break
+            del self._waiting[topic]
         self._client.flush()
 
     def _on_manifest(self, message: Message) -> None:
@@ -97,7 +98,7 @@ class Server:
         if at >= len(data):
             return
         base = message.topic[: -len(b"get")]
-        self._waiting.append((base + b"piece", head + data[at : at + PIECE]))
+        self._waiting[base + b"piece"] = head + data[at : at + PIECE]
         self.asked[base.decode().split("/")[1]] = at
 
     def _on_status(self, message: Message) -> None:
