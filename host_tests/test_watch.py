@@ -33,6 +33,29 @@ def test_losses_are_counted_within_a_boot() -> None:
     assert (device.packs, device.lost, device.boots) == (6, 3, 2)
 
 
+def test_a_late_reading_is_no_further_loss() -> None:
+    watch = Watch()
+    for seq in (5, 7, 6, 8):
+        watch.take("dev/pico/telemetry", pack(1, seq))
+    assert watch.devices["pico"].lost == 1
+
+
+def test_what_a_board_sends_commands_no_terminal() -> None:
+    watch = Watch()
+    said = watch.take("dev/pico/status", b"\x1b[2J")
+    said += watch.take("dev/pico/telemetry", b'[{"n":"a","vs":"\\u001b[2J"}]')
+    with (console := Console(width=60, force_terminal=True, no_color=True)).capture() as shown:
+        console.print(watch.table())
+    assert "\x1b[2J" not in said + shown.get()
+
+
+def test_trouble_is_kept_for_the_last_boards() -> None:
+    watch = Watch()
+    for _ in range(2000):
+        watch.take("dev/pico/telemetry", b"21.5")
+    assert len(watch.trouble) == 1000
+
+
 def test_a_name_is_whole_in_a_narrow_terminal() -> None:
     watch = Watch()
     watch.take("dev/pico-e6614103e7452d2f/telemetry", pack(1, 1, temp=21.5, humidity=40))
@@ -45,7 +68,7 @@ def test_a_name_is_whole_in_a_narrow_terminal() -> None:
 def test_what_is_no_pack_is_told_with_the_board() -> None:
     watch = Watch()
     assert watch.take("dev/pico/telemetry", b"21.5") == "pico: not an array of records"
-    assert watch.trouble == ["pico: not an array of records"]
+    assert [*watch.trouble] == ["pico: not an array of records"]
 
 
 @pytest.mark.parametrize(

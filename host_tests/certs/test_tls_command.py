@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +168,32 @@ def test_something_else_at_that_port(
     with answering(answer) as address:
         said = tls(address)
     assert (said.exit_code, said.output) == (1, f"Error: {address}: {says}\n")
+
+
+@pytest.mark.parametrize("listener", ["chained", "mutual"])
+def test_a_broker_that_does_not_answer_twice_is_not_called_verified(
+    listener: str, secure: SecureBroker
+) -> None:
+    ends: list[socket.socket] = []
+
+    def once(end: socket.socket) -> None:
+        ends.append(end)
+        if len(ends) == 1:
+            with socket.create_connection(("127.0.0.1", secure.ports[listener])) as broker:
+                threading.Thread(target=_pass, args=(broker, end)).start()
+                _pass(end, broker)
+
+    with answering(once) as address:
+        said = tls(address)
+    assert said.exit_code == 1
+    assert said.output.startswith(f"Error: {address}: the second connection failed: ")
+
+
+def _pass(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(4096):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
 
 
 def test_nobody_there() -> None:

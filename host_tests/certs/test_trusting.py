@@ -24,10 +24,12 @@ import typed_command
 from flatmq import Client
 from flatmq import stream_tls_cpython as tls_link
 from flatmq.frames import BEGIN, CLOSE, DATA, OPEN
+from flatmq.stream_tls import TLS
 from flatmq_rigs import certificates
 from flatmq_tools import broker, desk_client, trust
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
+from observer import until
 from sizes import spread
 from tls.secure_broker import SecureBroker
 from typed_command import flatmq, said
@@ -210,6 +212,59 @@ def test_somebody_notes_what_is_sent(secret: None, tmp_path: Path) -> None:
     with somebody(tmp_path) as other:
         flatmq("watch", other.address, "--user", "alice", "--pin", other.pin)
     assert any(SECRET.encode() in data for data in other.sent)
+
+
+def renewed(secure: SecureBroker, folder: Path, name: str) -> None:
+    """Write a certificate and its key where the client has them."""
+    for suffix in (".pem", ".key.pem"):
+        (folder / f"client{suffix}").write_bytes(Path(secure.path(name + suffix)).read_bytes())
+
+
+@pytest.mark.parametrize("kind", [TLS, trust.Trust])
+def test_a_client_that_runs_shows_its_renewed_certificate(
+    kind: Any, secure: SecureBroker, tmp_path: Path
+) -> None:
+    path = str if kind is TLS else Path
+    files = {name: path(tmp_path / f"client{end}")
+             for name, end in (("cert", ".pem"), ("key", ".key.pem"))}  # fmt: skip
+    renewed(secure, tmp_path, "old")
+    tls = kind(ca=path(secure.path("ca.pem")), **files)
+    port = secure.ports["older"]
+    client = Client(b"c", "127.0.0.1", port, tls=tls, retry_ms=50, retry_max_ms=50, quiet=True)
+    client.start()
+    until("a refusal", lambda: client.error and client.error.kind == "tls", lambda: client.poll(9))
+    (tmp_path / "client.key.pem").write_bytes(b"half a ke")  # for a moment
+    losses = client.stats.losses
+    until("a look at it", lambda: client.stats.losses > losses, lambda: client.poll(9))
+    renewed(secure, tmp_path, "client")
+    until("the broker", lambda: client.connected, lambda: client.poll(9))
+    client.disconnect()
+
+
+def test_a_bridge_that_runs_shows_its_renewed_certificate(
+    secure: SecureBroker, tmp_path: Path
+) -> None:
+    renewed(secure, tmp_path, "client")
+    options = ["--ca", secure.path("ca.pem"), "--cert", f"{tmp_path}/client.pem"]
+    options += ["--key", f"{tmp_path}/client.key.pem"]
+    with terminal() as (board, line):
+        process = run(line, f"127.0.0.1:{secure.ports['older']}", *options)
+        try:
+            board.hear(BEGIN)
+            renewed(secure, tmp_path, "old")
+            board.send(frame(OPEN, 7, HELLO))
+            while board.hear_from(CLOSE) != 7:
+                pass
+            renewed(secure, tmp_path, "client")
+            board.send(frame(OPEN, 8, HELLO))
+            board.hear(OPEN)
+            board.send(frame(DATA, 8, CONNECT))
+            assert board.hear(DATA)[:1] == b"\x20"
+        finally:
+            process.terminate()
+            told, _ = process.communicate(timeout=DEADLINE)
+    assert "the connection to 127.0.0.1" in told
+    assert "certificate expired" in told
 
 
 # The listener, the options and the text of each mistake that no further try mends.

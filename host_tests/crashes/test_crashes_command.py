@@ -15,7 +15,7 @@ import pytest
 import typed_command
 from conftest import ROOT, interpreter_command, library
 from flatmq import Client
-from flatmq_tools import broker, remote_logs
+from flatmq_tools import broker, crashes, remote_logs
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.interpreter import environment
 from observer import retained
@@ -53,6 +53,12 @@ def _here(program: str, running: broker.Broker) -> str:
     """Return a program of the page with the address of the broker."""
     assert program.count('"192.168.1.10"') == 1
     return program.replace('"192.168.1.10"', f'"{running.host}", {running.port}')
+
+
+def test_no_number_of_one_board_hides_the_crashes_of_others() -> None:
+    for number in (b"1" + b"0" * 400, b"NaN", b"-Infinity", b"-1e308"):
+        crash = crashes.read(b'{"cause":"x","time":%s,"uptime":"%s"}' % (number, number))
+        assert crashes.table({"pico": crash}).row_count == 1
 
 
 def test_the_page_keeps_its_word(running: broker.Broker, tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_refusals_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     "options",
     [("--prefix", "a/#"), ("--prefix", ""), ("--prefix", "ä b"), ("--prefix", "x" * 70_000),
      ("--rate", "nan"), ("--lost", "nan"), ("--drop-outs", "nan"), ("--reboots", "inf"),
-     ("--truth", "/proc/there/truth")],
+     ("--truth", "/proc/there/truth"), ("--user", "\udcff")],
     ids=lambda options: " ".join(options)[:20],
 )  # fmt: skip
 def test_a_wrong_option_is_a_sentence_before_it_runs(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import errno
+import hashlib
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from rich.console import Console
@@ -18,7 +23,8 @@ from flatmq import Client, port
 from flatmq_tools import broker
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
-from flatmq_tools.ota import keys, package, prompt
+from flatmq_tools.ota import keys, package, prompt, push
+from observer import until
 from ota.fakes import Message
 from unit.short import Short
 
@@ -104,6 +110,90 @@ def test_a_push_that_nobody_answers_says_so(
     done = typed_command.flatmq("ota", "push", *words, "--seconds", "0.3")
     assert done.exit_code == 1
     assert done.output.splitlines()[-1] == "pico-9 has not reported a result"
+
+
+def test_two_pushes_at_once_and_a_status_that_is_none(
+    near: broker.Broker, key_file: Path, tmp_path: Path
+) -> None:
+    """The second replaces the first, which says so; what a stranger publishes ends neither."""
+    for name in ("two", "three"):
+        made = package.Package("pico_w", name, len(name), archive=b"x")
+        (tmp_path / name).write_bytes(made.written())
+    board = Client(b"stranger", near.host, near.port)
+    board.connect()
+    shown = {name: io.StringIO() for name in ("two", "three")}
+    over = threading.Event()
+
+    def begin(name: str) -> Future[int]:
+        console = Console(file=shown[name], width=200)
+        words = (Desk(near), "pico-9", tmp_path / name, key_file, 60, console, over.is_set)
+        future = pool.submit(push.main, *words)
+        until("the word", lambda: "bytes to dev/pico-9" in shown[name].getvalue())
+        for failed in (b'"x"', b"[1]", b"{}"):
+            board.publish(b"dev/other/ota/status", b'{"failed":%s}' % failed, 1)
+        assert board.wait()
+        return future
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            first, second = begin("two"), begin("three")
+            assert first.result(30) == 1
+            assert not second.done()
+        finally:
+            over.set()
+    assert "pico-9 is offered another update now, or none\n" in shown["two"].getvalue()
+    assert "is offered another" not in shown["three"].getvalue()
+
+
+def test_pieces_that_a_board_asks_for_without_end_are_not_kept() -> None:
+    client = mock.Mock()
+    client.publish.return_value = None  # there is no room
+    made = package.Package("pico_w", "2", 2, archive=bytes(5000))
+    server = push.Server(client, made, b"", "dev/b")
+    topic, ask, _ = client.subscribe.call_args_list[1].args
+    assert topic == b"dev/+/ota/get"
+    head = hashlib.sha256(made.archive).digest()[:8]
+    for board in (b"a", b"b"):
+        for at in (0, 4096) * 10:
+            ask(Message(b"dev/%s/ota/get" % board, head + at.to_bytes(4, "big")))
+    client.publish.return_value = 1
+    client.publish.reset_mock()
+    server.answer()
+    topics = [call.args[0] for call in client.publish.call_args_list]
+    assert topics == [b"dev/a/ota/piece", b"dev/b/ota/piece"]
+
+
+@pytest.mark.parametrize("left", [b'"x"', b"null", b"[]", b"1e999"])
+def test_an_answer_of_a_stranger_is_no_error(left: bytes, key_file: Path) -> None:
+    client = mock.Mock()
+    session = prompt.Session(client, TO, keys.private(key_file))
+    take = client.subscribe.call_args.args[1]
+    take(mock.Mock(retain=False, payload=b'{"n":1,"out":"x","left":%s}' % left))
+    assert session.run("1") == ("x", 0)
+
+
+@pytest.mark.parametrize("fault", ["there", "full"])
+def test_a_key_is_written_with_its_public_half_or_not_at_all(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else boards would get the public half of another key, and could never be updated."""
+    key, public = tmp_path / "fleet", tmp_path / "fleet.pub"
+    if fault == "there":
+        public.write_bytes(b"of another key")
+    else:
+        opened = os.open
+
+        def full(path: Any, flags: int, mode: int = 0o777) -> int:
+            if Path(path) == public:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            return opened(path, flags, mode)
+
+        monkeypatch.setattr(os, "open", full)
+    with pytest.raises((ToolError, OSError), match=r"fleet\.pub"):
+        keys.generate(key)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == (
+        [b"of another key"] if fault == "there" else []
+    )
 
 
 def test_a_package_that_is_cut_short_is_not_sent(key_file: Path, tmp_path: Path) -> None:

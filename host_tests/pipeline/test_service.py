@@ -78,10 +78,12 @@ DEAF = """
 import sys, time
 from flatmq_tools.pipeline import service
 
-service._HARD = 0.5
+service._HARD = service.REST = 0.5
 with service.Ending(lambda text: print(text, flush=True)) as ending:
-    if sys.argv[1] == "started":
+    if sys.argv[1] != "starting":
         ending.started()
+    if sys.argv[1] == "over":
+        ending.limit()
     print("here", flush=True)
     while True:
         time.sleep(1)
@@ -92,6 +94,7 @@ with service.Ending(lambda text: print(text, flush=True)) as ending:
     ("state", "said"),
     [
         ("started", "with a batch under way: the next run does it again\n"),
+        ("over", "with a batch under way: the next run does it again\n"),
         ("starting", "ended before Spark had started: nothing was begun\n"),
     ],
 )
@@ -101,7 +104,8 @@ def test_a_run_that_does_not_end_is_ended(state: str, said: str) -> None:
     ) as process:
         try:
             assert process.stdout and process.stdout.readline() == "here\n"
-            process.terminate()
+            if state != "over":
+                process.terminate()
             output, _ = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 import pytest
+import serial
 from click.testing import CliRunner
+from rich.console import Console
 
 import typed_command
 from conftest import SharedBrokers
 from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
+from flatmq_tools import logs, remote
 from flatmq_tools.address import address
-from flatmq_tools.bridge import readable
+from flatmq_tools.bridge import pump, readable
 from flatmq_tools.cli import main as cli
+from observer import until
 from uart.ptys import Bridge
 from uart.test_conversation import HELLO, frame
 from uart.test_frames_on_a_line import decoded
@@ -138,6 +145,95 @@ def test_a_port_that_is_not_there_ends_it() -> None:
     assert process.returncode == 1
     assert said.startswith("Error: could not open port /dev/absent: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["logs", "bridge"])
+def test_a_reader_that_has_gone_ends_it(command: str) -> None:
+    with terminal() as (board, port):
+        words = ["logs", "--port", port] if command == "logs" else ["bridge", port, "127.0.0.1"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flatmq_tools.cli", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout
+        try:
+            while not select.select([process.stdout], [], [], 0.1)[0]:
+                board.send(b"booting\n")
+            process.stdout.close()
+            board.send(b"and on\n")
+            status = process.wait(SECONDS)
+        finally:
+            process.kill()
+    assert status == 1
+
+
+class _Bad(Exception):
+    """As termios.error, which is no OSError."""
+
+
+def test_whatever_a_port_raises_while_it_comes_back_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with terminal() as (board, port):
+        tries: list[float] = []
+        out = io.BytesIO()
+
+        def opened(address: str) -> serial.SerialBase:
+            tries.append(time.monotonic())
+            if len(tries) in (2, 3):
+                raise (_Bad, TypeError)[len(tries) - 2]
+            line = serial.Serial(address, timeout=0.05)
+            if len(tries) == 1:
+                monkeypatch.setattr(line, "read", mock.Mock(side_effect=TypeError))
+            return line
+
+        monkeypatch.setattr(logs, "_opened", opened)
+        with typed_command.at_work(lambda over: logs.main(port, out, Console(quiet=True), over)):
+            until("it is back", lambda: len(tries) == 4)
+            board.send(b"booting\n")
+            until("the text", out.getvalue)
+
+
+def test_a_board_that_comes_back_is_entered_whatever_its_port_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = mock.Mock()
+    line.enter_raw_repl.side_effect = [OSError, None]
+    made = mock.Mock(side_effect=[line, _Bad, TypeError, line])
+    monkeypatch.setattr(remote, "_Transport", made)
+    remote.Remote("/dev/any").enter(patience=5.0)
+    assert made.call_count == 4
+    made.side_effect = _Bad
+    with pytest.raises(remote.RemoteError, match="cannot be opened"):
+        remote.Remote("/dev/any").enter(patience=0.1)
+
+
+def test_a_port_that_closes_at_once_is_not_tried_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pump, "RETRY", 0.4)
+    tries: list[float] = []
+
+    class Gone:
+        def __init__(self, *_: object) -> None:
+            tries.append(time.monotonic())
+            if len(tries) == 3:
+                raise _Bad
+
+        def read(self, _: int) -> bytes:
+            raise _Bad
+
+        def __getattr__(self, _: str) -> object:
+            return lambda *_: None
+
+    monkeypatch.setattr(serial, "serial_for_url", lambda *_, **__: Gone())
+    bridge = Bridge("/dev/any", mock.Mock(host="127.0.0.1", port=1))
+    try:
+        until("tries", lambda: len(tries) > 4)
+    finally:
+        bridge.stop()
+    assert tries[4] - tries[0] > 1.2  # four pauses of 0.4, each a little later than due
 
 
 def test_addresses() -> None:

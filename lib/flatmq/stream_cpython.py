@@ -83,6 +83,10 @@ class TCP:
 
     @staticmethod
     def _select(s: socket.socket, ms: int, out: bool, read: bool) -> list:
+        if hasattr(select, "poll"):  # which also takes files whose number is above 1023
+            poll = select.poll()
+            poll.register(s, (select.POLLIN if read else 0) | (select.POLLOUT if out else 0))
+            return poll.poll(ms)
         ready = select.select([s] if read else [], [s] if out else [], [s], ms / 1000)
         return ready[0] or ready[1] or ready[2]
 

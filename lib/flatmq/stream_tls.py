@@ -30,7 +30,8 @@ class TLS:
                there is no connection. None: True if TLS takes its memory from the MicroPython heap
                (not on ESP32 and unix)
 
-    `ca`, `cert` and `key` are bytes, or the path of a file as str, which is read when connecting.
+    `ca`, `cert` and `key` are bytes, or the path of a file as str, which is read when connecting;
+    on a board with the first connection only.
     They are in DER, or in PEM if the firmware supports that. ValueError and TypeError name the
     argument that broke its rule.
     """
@@ -55,8 +56,8 @@ class TLS:
     def link(self, host: str, port: int) -> "Any":
         """Return a link to a broker, as described in `stream_tcp`.
 
-        It makes an SSLContext with the first connection, keeps that, and then drops this
-        object.
+        On a board it makes an SSLContext with the first connection, keeps that, and then drops
+        this object.
         """
         if MICROPYTHON:
             from .stream_tls_board import Link

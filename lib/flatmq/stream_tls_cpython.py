@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import MQTTError, stream_cpython
@@ -70,16 +72,23 @@ class Link(TCP):
 
     `stage` is the progress of a connection: "ca" and "cert" while these are loaded, "handshake",
     "greeting" from then on, or "" before. A `context` replaces the files named in the settings,
-    and decides what is verified.
+    and decides what is verified; a function is called for one with each connection.
     """
 
     def __init__(
-        self, settings: TLS, host: str, port: int, context: ssl.SSLContext | None = None
+        self,
+        settings: TLS,
+        host: str,
+        port: int,
+        context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         super().__init__(host, port)
         self.stage = ""
-        self._settings = None if context else settings  # None once the context is made
-        self._context = context
+        if context is None:
+            context = partial(self._load, settings)
+        # Called with each connection: files may have been renewed.
+        self._made = context if callable(context) else lambda: context
+        self._context: ssl.SSLContext | None = None
         self._name = settings.server_hostname or host
         self._has_cert = bool(settings.cert)
         self._pins = settings.pins
@@ -108,9 +117,7 @@ class Link(TCP):
         """Begin to connect. OSError for a certificate or a key that cannot be read."""
         self.stage = ""
         self._answered = False
-        if self._settings is not None:
-            self._context = self._load(self._settings)
-            self._settings = None
+        self._context = self._made()
         super().connect()
 
     def stream(self) -> Stream | None:

@@ -164,6 +164,7 @@ def fleet(
 
     from . import fleet as fleets
 
+    desk.client("fleet")  # refuses a user that cannot be
     if seed is None:
         seed = secrets.randbelow(1_000_000)
     settings = fleets.Settings(devices, rate, seconds, seed, prefix, troubles, desk.user)

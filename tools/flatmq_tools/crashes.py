@@ -43,7 +43,8 @@ def read(payload: bytes) -> Crash:
     names = ("cause", "trace", "version", "count", "uptime", "heap")
     texts = {name: printable(record.get(name, "")) for name in names}
     when = record.get("time")
-    return Crash(**texts, time=when if isinstance(when, (int, float)) else None)
+    is_time = isinstance(when, (int, float)) and 0 <= when < 1e12  # else it is no date
+    return Crash(**texts, time=when if is_time else None)
 
 
 def span(seconds: float) -> str:

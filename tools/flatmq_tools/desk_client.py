@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from rich.console import Console
 
 from flatmq import Client, MQTTError
 from flatmq.message import Message, Subscription
@@ -41,7 +44,7 @@ class Desk:
         host, port = self.broker.host, self.broker.port
         try:
             return Client(
-                f"{name}-{os.getpid()}",
+                f"{name}-{secrets.token_hex(4)}",
                 host,
                 port,
                 user=self.user,
@@ -89,10 +92,18 @@ def follow(
 def turns(
     client: Client, seconds: float | None, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Poll the client until `stop`, or for so many seconds if there are any."""
+    """Poll the client until `stop`, or for so many seconds if there are any.
+
+    A lost connection is reported on standard error.
+    """
     end = None if seconds is None else time.monotonic() + seconds
+    lost = False
     while True:
         client.poll(TURN_MS)
+        if client.error and not lost:
+            text = f"the connection to the broker ended: {client.error}; trying again"
+            Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        lost = client.error is not None
         yield
         if stop() or (end is not None and time.monotonic() >= end):
             return
@@ -105,9 +116,12 @@ def retained(client: Client, topic_filter: str) -> dict[str, bytes]:
 
     def take(topic: str, message: Message) -> None:
         nonlocal last
-        last = time.monotonic()
+        if message.retain:  # others need not come to an end
+            last = time.monotonic()
         if len(message):
             found[topic] = message.payload
+        else:
+            found.pop(topic, None)
 
     follow(client, [topic_filter], take, qos=0)
     client.ping()

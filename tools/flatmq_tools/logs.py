@@ -52,15 +52,16 @@ def main(
         while not over():
             try:
                 data = line.read(max(1, line.in_waiting))
-                out.write(data)
-                out.flush()
-            except OSError:
+            except Exception:  # pyserial lets much through when a device goes
                 line.close()
                 console.print("the board is gone; waiting for it", style="dim")
                 found = _again(address, over)
                 if found is None:
                     return 0
                 line = found
+                continue
+            out.write(data)
+            out.flush()
     except KeyboardInterrupt:
         console.print()
     finally:
@@ -76,6 +77,6 @@ def _again(address: str, stop: Callable[[], bool]) -> serial.SerialBase | None:
     while not stop():
         try:
             return _opened(address)
-        except OSError:
+        except Exception:
             time.sleep(_AGAIN)
     return None

@@ -198,8 +198,8 @@ def _why_no_tls(where: str, received: bytes, reason: str) -> str:
     )
 
 
-def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | None) -> Verdict:
-    """Connect again and verify the chain, by the authorities in `ca` or by those of this machine.
+def verified(host: str, port: int, found: Presented, ca: Path | None) -> Verdict:
+    """Connect again and verify what was found, by the authorities in `ca` or of this machine.
 
     Raises ToolError.
     """
@@ -214,19 +214,24 @@ def verified(host: str, port: int, chain: list[x509.Certificate], ca: Path | Non
     else:
         context.load_default_certs()
     with _connected(host, port) as sock:
+        tls = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
         try:
-            context.wrap_socket(sock, server_hostname=host).close()
+            tls.do_handshake()
         except ssl.SSLCertVerificationError as error:
             verdict.error = error.verify_message
-        except OSError:
-            pass  # it needs a client certificate, and has passed by then
+        except OSError as error:
+            # Without a client certificate that it needs, it has passed by then.
+            if not (found.needs and tls.cipher()):
+                raise ToolError(f"{host}:{port}: the second connection failed: {error}") from error
+        finally:
+            tls.close()
     # Of the authorities of a folder these are those that were needed.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # of old authorities
         for der in [] if ca else context.get_ca_certs(binary_form=True):
             with contextlib.suppress(ValueError):
                 verdict.trusted.append(x509.load_der_x509_certificate(der))
-    verdict.authority = _authority(chain, verdict.trusted)
+    verdict.authority = _authority(found.chain, verdict.trusted)
     return verdict
 
 
@@ -261,7 +266,7 @@ def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> in
     host, port = address(broker, True)
     console = Console()
     found = presented(host, port)
-    verdict = verified(host, port, found.chain, ca)
+    verdict = verified(host, port, found, ca)
     now = certificates.now()
     for line in _described(host, port, found, now):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

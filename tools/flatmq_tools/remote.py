@@ -158,7 +158,7 @@ class Remote:
                         self._was_open = True
                     self._transport.enter_raw_repl(soft_reset, timeout_overall=wait)
                     return
-            except (OSError, TransportError, ValueError) as error:
+            except Exception as error:  # pyserial lets much through when a device goes
                 if time.monotonic() >= deadline or not self._was_open:
                     reached = self._transport is not None
                     self.close()
@@ -170,7 +170,7 @@ class Remote:
                         else f"{self.address}: cannot be opened ({error}). Is the board plugged "
                         "in, and is no other program using the port?"
                     ) from error
-                if isinstance(error, OSError):
+                if not isinstance(error, (TransportError, ValueError)):
                     self.close()
             wait = min(2 * wait, max(_FIRST_TRY, deadline - time.monotonic()))
             # What comes late would be taken for the answer to the next try.

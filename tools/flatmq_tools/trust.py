@@ -112,8 +112,12 @@ class Trust:
     """The name that the certificate must have; None: that of the host."""
 
     def link(self, host: str, port: int) -> Link:
-        """Return a link for a client. Raises TrustError if a file cannot be used."""
-        return Link(cast("TLS", self), host, port, self.unpinned())
+        """Return a link for a client. Raises TrustError if a file cannot be used.
+
+        The files are read again with each connection.
+        """
+        self.unpinned()
+        return Link(cast("TLS", self), host, port, self.unpinned)
 
     def unpinned(self) -> Context:
         """Return a context for links, which check pins with an error in the client's words.

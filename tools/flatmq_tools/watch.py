@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from rich import box
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import senml
-from .desk_client import Desk, follow, turns
+from .desk_client import Desk, follow, printable, turns
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
 
@@ -42,9 +43,9 @@ class Device:
             if boot.value != self.boot:
                 self.boot = boot.value
                 self.boots += 1
-            elif seq.value > self.seq:
-                self.lost += seq.value - self.seq - 1
-            self.seq = seq.value
+                self.seq = seq.value
+            self.lost += max(0, seq.value - self.seq - 1)
+            self.seq = max(self.seq, seq.value)
         self.packs += 1
         self.heard = time.monotonic()
         self.readings.update(values)
@@ -56,14 +57,14 @@ class Watch:
     def __init__(self) -> None:
         self.devices: dict[str, Device] = {}
         self.packs = 0
-        self.trouble: list[str] = []
+        self.trouble: deque[str] = deque(maxlen=1000)
 
     def take(self, topic: str, payload: bytes) -> str:
         """Take a message in; return it as a line of text."""
-        name, _, what = topic.split("/", 1)[1].rpartition("/")
+        name, _, what = printable(topic).split("/", 1)[1].rpartition("/")
         device = self.devices.setdefault(name, Device())
         if what == "status":
-            device.status = payload.decode(errors="replace")
+            device.status = printable(payload.decode(errors="replace"))
             return f"{name} is {device.status}"
         self.packs += 1
         try:
@@ -94,8 +95,8 @@ class Watch:
 
 def shown(readings: dict[str, senml.Record]) -> str:
     """Return values and their units in one line."""
-    return "  ".join(f"{name} {r.value} {UNITS.get(r.unit, r.unit)}".rstrip()
-                     for name, r in readings.items())  # fmt: skip
+    return printable("  ".join(f"{name} {r.value} {UNITS.get(r.unit, r.unit)}".rstrip()
+                               for name, r in readings.items()))  # fmt: skip
 
 
 UNITS = {"Cel": "°C", "%RH": "%"}  # as people write SenML's units (RFC 8428, 12.1)
@@ -117,8 +118,7 @@ def main(desk: Desk, seconds: float | None, packs: int | None) -> int:
         for _ in turns(client, seconds, lambda: packs is not None and watch.packs >= packs):
             if live:
                 live.update(watch.table())
-                continue
-            for line in lines:
+            for line in () if live else lines:
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
             lines.clear()
     client.disconnect()

@@ -79,12 +79,13 @@ def main(
         line.append(readable(text), style="not dim" if who == "board" else "")
         console.print(line, soft_wrap=True, highlight=False)
 
-    tls = trust.context() if trust else None
+    if trust:
+        trust.context()  # a file that cannot be used shows now
     live = Live(console=console, auto_refresh=True, transient=True)
     shown = console.is_terminal
 
     async def run() -> Pump:
-        pump = Pump(url, baud, host, port, say, tls=tls)
+        pump = Pump(url, baud, host, port, say, tls=trust.context if trust else None)
         with contextlib.suppress(asyncio.CancelledError):
             await _run(pump, live if shown else None)
         return pump

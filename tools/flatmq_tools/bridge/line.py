@@ -13,8 +13,6 @@ from ..errors import ToolError
 
 _LOOK = 0.2  # seconds between two looks at whether the line is to be closed
 _STUCK = 5.0  # seconds that a write may take
-# What pyserial lets through when a device goes, besides its own.
-_GONE = (serial.SerialException, OSError, TypeError, ValueError)
 
 
 class LineError(ToolError):
@@ -40,7 +38,7 @@ class Line:
             if "://" not in url:
                 self._port.exclusive = True
             self._port.open()
-        except _GONE as error:
+        except Exception as error:  # pyserial lets much through when a device goes
             raise LineError(str(error.args[-1] if error.args else error)) from error
         self._received = received
         self._lost = lost
@@ -73,7 +71,7 @@ class Line:
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except _GONE as error:
+        except Exception as error:
             self._tell(self._on_lost, str(error) or type(error).__name__)
 
     def _read(self) -> None:

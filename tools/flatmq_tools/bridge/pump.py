@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .conversation import PATIENCE, Conversation
 from .line import Line, LineError
 
-RETRY = 1.0  # seconds between two looks for a port that is not there
+RETRY = 1.0  # seconds between two tries to open the port, at least
 _CONNECT = 8.0  # seconds that TCP and TLS may take, less than a board waits
 _FINISH = 2.0  # seconds that a broker has to close after this end did
 
@@ -18,6 +18,7 @@ class Pump:
     """A bridge between a serial port and a broker: `run` it until it is cancelled.
 
     say: called with a line on what happens ("bridge", text) or was printed ("board", text).
+    tls: called for the context of each connection to the broker; None: no TLS.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Pump:
         port: int,
         say: Callable[[str, str], None],
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self.conversation = Conversation(self, patience)
@@ -55,6 +56,7 @@ class Pump:
         opened = False
         try:
             while True:
+                began = loop.time()
                 try:
                     line = await asyncio.to_thread(
                         Line, *self._where, self._on_bytes, self._on_unplugged
@@ -81,6 +83,7 @@ class Pump:
                     self._line = None
                     self.conversation.unplugged()
                     await asyncio.to_thread(line.close)
+                await asyncio.sleep(began + RETRY - loop.time())
         finally:
             if self._timer:
                 self._timer.cancel()
@@ -176,7 +179,7 @@ class _Upstream(asyncio.Protocol):
         host, port = pump.broker
         try:
             connecting = asyncio.get_running_loop().create_connection(
-                lambda: self, host, port, ssl=pump.tls
+                lambda: self, host, port, ssl=pump.tls and pump.tls()
             )
             await asyncio.wait_for(connecting, _CONNECT)
         except (OSError, ValueError, asyncio.TimeoutError) as error:
@@ -247,6 +250,8 @@ class _Upstream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost.set()
+        if error and self._pump:
+            self._pump.note(f"the connection to {self._pump.broker[0]} ended: {error}")
         self._over()
 
     def pause_writing(self) -> None:

@@ -27,9 +27,11 @@ def base(target: str) -> str:
 
 
 def status(payload: bytes) -> dict[str, Any]:
-    """Return what a status says; {} if it is none."""
+    """Return what a status says, whose `failed` is a dict if it is there; {} if it is none."""
     try:
         said = json.loads(payload)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    if not isinstance(said, dict) or not isinstance(said.get("failed", {}), dict | None):
+        return {}
+    return said

@@ -34,13 +34,19 @@ def generate(file: Path) -> Path:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     shown = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     file.parent.mkdir(parents=True, exist_ok=True)
-    for path, data, mode in ((file, private, 0o600), (public, shown, 0o644)):
-        try:
+    made: list[Path] = []
+    try:
+        for path, data, mode in ((file, private, 0o600), (public, shown, 0o644)):
             number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        except FileExistsError as error:
+            made.append(path)
+            with os.fdopen(number, "wb") as f:
+                f.write(data)
+    except BaseException as error:
+        for each in made:  # half a pair would be taken for a key
+            each.unlink()
+        if isinstance(error, FileExistsError):
             raise ToolError(f"{path}: is there already, and a key is not replaced") from error
-        with os.fdopen(number, "wb") as f:
-            f.write(data)
+        raise
     return public
 
 

@@ -68,7 +68,8 @@ class Session:
         self._client.publish(f"{self._to}/prompt/in".encode(), signed, 1)
         while (answer := self._await("n", _ANSWER_S))["n"] != self._n:
             pass
-        return printable(answer.get("out")), int(answer.get("left", 0))
+        left = answer.get("left")
+        return printable(answer.get("out")), left if isinstance(left, int) else 0
 
 
 def main(

@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,23 +61,34 @@ def outcome(package: Package, text: bytes, said: dict[str, Any]) -> Outcome:
 class Server:
     """Answers the requests of boards for pieces of one package."""
 
-    def __init__(self, client: Client, package: Package, text: bytes) -> None:
+    def __init__(self, client: Client, package: Package, text: bytes, to: str) -> None:
         self._client = client
         self._package = package
         self._text = text  # of the manifest
         self._digest = hashlib.sha256(package.archive).digest()
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._waiting: dict[bytes, bytes] = {}  # pieces by topic: a board asks for one at a time
         self.asked: dict[str, int] = {}
         """How far each board has come, in bytes."""
         self.outcomes: dict[str, Outcome] = {}
+        self._offered = False
+        self.replaced = False
+        """Whether another manifest, or none, is offered instead."""
+        self.offering = client.subscribe(f"{to}/ota/manifest", self._on_manifest, 1)
         self.asking = client.subscribe(b"dev/+/ota/get", self._on_request, 1)
         self.telling = client.subscribe(b"dev/+/ota/status", self._on_status, 1)
 
     def answer(self) -> None:
         """Answer what boards have asked for."""
-        while self._waiting and self._client.publish(*self._waiting[0], 1) is not None:
-            self._waiting.popleft()
+        for topic, piece in list(self._waiting.items()):
+            if self._client.publish(topic, piece, 1) is None:
+                break
+            del self._waiting[topic]
         self._client.flush()
+
+    def _on_manifest(self, message: Message) -> None:
+        own = message.payload == self._text
+        self.replaced = self._offered and not own
+        self._offered |= own
 
     def _on_request(self, message: Message) -> None:
         head, data = message.payload, self._package.archive
@@ -88,7 +98,7 @@ class Server:
         if at >= len(data):
             return
         base = message.topic[: -len(b"get")]
-        self._waiting.append((base + b"piece", head + data[at : at + PIECE]))
+        self._waiting[base + b"piece"] = head + data[at : at + PIECE]
         self.asked[base.decode().split("/")[1]] = at
 
     def _on_status(self, message: Message) -> None:
@@ -118,8 +128,8 @@ def main(
     to = boards.base(target)
     text = manifest(package, to, keys.private(key))
     client = desk.client("ota", tx_size=16 * (PIECE + 100), inflight=64)
-    server = Server(client, package, text)
-    connect(client, server.asking, server.telling)
+    server = Server(client, package, text, to)
+    connect(client, server.offering, server.asking, server.telling)
     retain(client, f"{to}/ota/manifest", text)
     console.print(
         f"{package.version} for {package.board}: {len(package.archive):,} bytes to {to}; Ctrl-C "
@@ -135,12 +145,15 @@ def main(
             for _ in turns(client, seconds, stop):
                 server.answer()
                 _show(server, package, bars, tasks, said, console)
-                if not to.startswith("group/") and target in said:
+                if server.replaced or (not to.startswith("group/") and target in said):
                     break
     except KeyboardInterrupt:
         console.print()
     client.disconnect()
-    if not to.startswith("group/") and target not in said:
+    if server.replaced:
+        line = f"{target} is offered another update now, or none"
+        console.print(line, markup=False, highlight=False)
+    elif not to.startswith("group/") and target not in said:
         console.print(f"{target} has not reported a result", markup=False, highlight=False)
     good = {name for name in said if server.outcomes[name].state == "good"}
     wanted = said if to.startswith("group/") else {target}

@@ -38,7 +38,7 @@ def _update(said: dict[str, Any]) -> str:
 
 def _remark(said: dict[str, Any]) -> str:
     why, failed = str(said.get("why") or ""), said.get("failed")
-    if isinstance(failed, dict):
+    if failed:
         at = f" on {failed['at']} UTC" if failed.get("at") else ""
         why = why or f"{failed.get('version')} was given up{at}: {failed.get('why')}"
     return why

@@ -436,10 +436,10 @@ def main(
 ) -> int:
     """Run the plan for so many seconds, or until SIGTERM or SIGINT, and say how it goes.
 
-    At the end what came is worked off; after a signal for as long as it ends within
-    service.LIMIT s; with a second signal it is left to the next run. `metrics_port` is the address
-    and port of metrics for Prometheus, if they are served. RunError if a query fails or Java dies:
-    what was not finished is done by the next run.
+    At the end what came is worked off, for at most service.REST s; after a signal for as long as
+    it ends within service.LIMIT s; with a second signal it is left to the next run. `metrics_port`
+    is the address and port of metrics for Prometheus, if they are served. RunError if a query
+    fails or Java dies: what was not finished is done by the next run.
     """
     console = Console(stderr=True)
 
@@ -472,6 +472,7 @@ def main(
             status.update("working off what is there ...")
             if ending.asked.is_set():
                 say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")
+            ending.limit()
             if not running.paused:
                 running.finish(ending.past)
             running.halt(ending.past)

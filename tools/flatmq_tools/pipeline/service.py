@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import socketserver
@@ -21,6 +22,9 @@ LIMIT = 20.0
 """s from a signal to the end of the process, at most."""
 START = 600.0
 """s that Spark and the queries may take to start."""
+REST = 600.0
+"""s that a run which ends without a signal may work off what is there, before it ends as after
+one."""
 DRAIN, FOLLOW, STOP, HEALTH = 4.0, 8.0, 12.0, 15.0
 """s after a signal until which messages are received; what follows from them is made; queries may
 stop; the tables of health may be made."""
@@ -47,6 +51,7 @@ class Ending:
         self.asked = threading.Event()
         self._say = say
         self._at = 0.0
+        self._latest = math.inf
         self._begun = time.monotonic()
         self._started = threading.Event()
         self._over = threading.Event()
@@ -75,9 +80,16 @@ class Ending:
         """Note that from now on there is something to end in good order."""
         self._started.set()
 
+    def limit(self) -> None:
+        """Ask for the end in REST s, as a signal does."""
+        self._latest = time.monotonic() + REST
+
     def _signalled(self, *_: Any) -> None:
         if self.asked.is_set():
             raise KeyboardInterrupt
+        self._ask()
+
+    def _ask(self) -> None:
         self._at = time.monotonic()
         self.asked.set()
 
@@ -98,6 +110,9 @@ class Ending:
                     )
             elif self.asked.is_set():
                 break
+            elif time.monotonic() > self._latest:
+                self._say(f"not done within {REST:,.0f} s: the next run does the rest")
+                self._ask()
         if not self._over.wait(max(0.0, self._at + _HARD - time.monotonic())):
             self._force(
                 f"ended after {_HARD:,.0f} s with a batch under way: the next run does it again", 0

@@ -1,0 +1,105 @@
+"""Commands and boards at one broker."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from flatmq import Client
+from flatmq_tools import broker
+from flatmq_tools.desk_client import Desk, connect, retained, turns
+from observer import PATIENCE, until
+
+
+@pytest.fixture
+def running() -> Iterator[broker.Broker]:
+    with broker.embedded() as running:
+        yield running
+
+
+def test_two_commands_do_not_take_over_the_connection_of_each_other(
+    running: broker.Broker,
+) -> None:
+    """Those in containers have the same process id."""
+    clients = [Desk(running).client("watch") for _ in range(2)]
+    for client in clients:
+        connect(client)
+    for _ in range(5):
+        for client in clients:
+            client.poll(50)
+    assert [client.stats.losses for client in clients] == [0, 0]
+
+
+def test_a_program_with_many_open_files_connects(running: broker.Broker) -> None:
+    """select() takes no number of a file above 1023."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most[1] != resource.RLIM_INFINITY and most[1] < 2000:
+        pytest.skip("this system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(most[0], 2000), most[1]))
+    held = [os.dup(1) for _ in range(1100)]
+    try:
+        client = Client(b"c", running.host, running.port)
+        client.connect()
+        client.publish(b"t", b"x", 1)
+        assert client.wait()
+        client.disconnect()
+    finally:
+        for file in held:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+
+def test_what_is_retained_ends_though_boards_go_on(running: broker.Broker) -> None:
+    board = Client(b"board", running.host, running.port)
+    board.connect()
+    for name, text in (("kept", b"1"), ("gone", b"2")):
+        board.publish(f"dev/{name}/crash", text, 1, True)
+    assert board.wait()
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.is_set():
+            board.publish(b"dev/live/crash", b"3")
+            board.publish(b"dev/gone/crash", b"")
+            board.poll(50)
+
+    publishing = threading.Thread(target=go_on)
+    ended = threading.Timer(PATIENCE, over.set)
+    publishing.start()
+    ended.start()
+    try:
+        found = retained(Desk(running).client("crashes"), "dev/+/crash")
+        assert not over.is_set()
+    finally:
+        over.set()
+        ended.cancel()
+        publishing.join()
+    assert found == {"dev/kept/crash": b"1", "dev/live/crash": b"3"}
+
+
+def test_who_waits_for_messages_learns_of_a_lost_connection(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with broker.embedded() as running:
+        client = Desk(running).client("watch")
+        connect(client)
+        turn = turns(client, None)
+        said: list[str] = []
+
+        def look() -> None:
+            next(turn)
+            said.extend(capsys.readouterr().err.splitlines())
+
+        for _ in range(2):
+            running.kill()
+            said.clear()
+            until("a word", lambda: said, look)
+            running.restart()
+            until("the broker", lambda: client.connected, look)
+            (line,) = said
+            assert line.startswith("the connection to the broker ended: closed: ")
+            assert line.endswith("; trying again")
