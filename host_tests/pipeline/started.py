@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
+
+from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline.run import Plan, Run
 from pipeline.mqtt import until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from flatmq_tools.broker import Broker
 
 
 @contextlib.contextmanager

@@ -6,19 +6,17 @@ import datetime
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline import delta, delta_batches
 from flatmq_tools.pipeline.delta_batches import BYTES, BatchesError, Reader
 from pipeline.landed import values_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, datetime.timezone.utc)
 

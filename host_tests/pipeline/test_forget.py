@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 import peer
 from flatmq_tools.pipeline import log
@@ -26,9 +26,6 @@ from pipeline.messages import Message, pack
 from pipeline.mqtt import broker, publish, until
 from pipeline.started import started
 from pipeline.typed_here import typed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GONE = "lamp-4711"
 KEPT = ("oven", "lamp-47")

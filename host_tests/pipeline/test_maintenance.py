@@ -9,11 +9,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import delta, maintenance
@@ -23,9 +24,6 @@ from flatmq_tools.pipeline.run import Plan
 from pipeline.landed import count, land_boards, values_of
 from pipeline.mqtt import until
 from pipeline.started import started
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NOW = datetime.datetime.now(datetime.timezone.utc)
 OLD = NOW - datetime.timedelta(days=10)

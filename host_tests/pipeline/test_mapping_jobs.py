@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from flatmq_tools.cli import main
 from flatmq_tools.pipeline.jobs import measurements, parsing
@@ -20,9 +21,6 @@ from pipeline.messages import START, Message, frame, reading
 from pipeline.mqtt import broker, publish, until
 from pipeline.started import started
 from pipeline.test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAMES = ["zigbee2mqtt", "tasmota", "plain=house"]
 PLUG = b'{"Time":"2026-03-01T12:00:00","ENERGY":{"Power":42,"Voltage":229}}'

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from flatmq_rigs.pipeline.bench.messages import payload
 from flatmq_rigs.pipeline.object_store import BUCKET, store
@@ -19,9 +19,6 @@ from pipeline.landed import count, land_boards
 from pipeline.mqtt import until
 from pipeline.started import started
 from pipeline.typed_here import shared
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OUT = f"s3://{BUCKET}/fleet-1"
 COUNT = 400  # messages

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 import peer
 from flatmq_tools.pipeline import log
@@ -16,9 +16,6 @@ from pipeline.landed import read
 from pipeline.messages import pack
 from pipeline.mqtt import until
 from pipeline.started import started
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Topic names as bytes and as text, and why a message with one is a dead letter.
 NAMES = [

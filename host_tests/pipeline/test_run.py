@@ -10,9 +10,10 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from flatmq_tools import ports
@@ -29,9 +30,6 @@ from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.started import started
 from pipeline.test_metrics import scraped
 from pipeline.typed_here import shared, typed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:

@@ -11,10 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline.processes import Command
 from flatmq_tools.pipeline.run import Plan
@@ -22,9 +22,6 @@ from pipeline.landed import count, land_boards, read
 from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.started import started
 from pipeline.typed_here import shared, typed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TOPIC = "dev/a/telemetry"
 MANY = 2000  # messages are fewer

@@ -6,17 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline import spark_home, worker_daemon
 from flatmq_tools.pipeline.session import defaults
 from pipeline.typed_here import typed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(

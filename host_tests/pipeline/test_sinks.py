@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline.delta import arrow, replace
 from flatmq_tools.pipeline.sinks import Delta, into
 from pipeline.landed import read
 from pipeline.mqtt import until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Batches = Callable[..., None]
 

@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.query import StreamingQuery
 
 from flatmq.properties import Properties
 from flatmq_rigs.pipeline.bench.messages import fill
@@ -29,10 +31,6 @@ from flatmq_tools.pipeline.source import SourceError
 from flatmq_tools.ports import free_port
 from pipeline.landed import count, read
 from pipeline.mqtt import PATIENCE, broker, certificate, publish, until
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @pytest.fixture(scope="module")

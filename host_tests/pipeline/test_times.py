@@ -7,7 +7,9 @@ import datetime
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
@@ -16,9 +18,6 @@ from pipeline.called import as_query
 from pipeline.landed import read, table
 from pipeline.messages import START, Message, frame, pack
 from pipeline.mqtt import until
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 

@@ -8,19 +8,17 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs import measurements, windows
 from flatmq_tools.pipeline.open_windows import State, Store, WindowsError, open_windows, step
 from pipeline.called import as_query
 from pipeline.messages import Message, at, frame, reading
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _US = pa.timestamp("us", tz="UTC")
 

@@ -12,18 +12,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline import run, service
 from flatmq_tools.pipeline.cli import pipeline
 from pipeline.mqtt import PATIENCE, until
-
-if TYPE_CHECKING:
-    import pytest
-    from pyspark.sql import SparkSession
-
 
 CLUSTER = "local-cluster[1,1,1024]"
 """A master with an executor in a process of its own."""
