@@ -19,9 +19,8 @@ from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
 from flatmq_tools.pipeline.state.arrivals import State
-from pipeline.called import as_query
-from pipeline.landed import count, land, read
-from pipeline.messages import Message, reading
+from pipeline.messages import Message, count, land, read, reading
+from pipeline.runs import as_query
 
 YEAR = 365 * 86400.0
 HOUR = 3600.0
