@@ -75,7 +75,7 @@ _ODDITY = (0.0, 0.0, 0.02, 0.2, 1.0)  # the share of what is odd in a document
 
 
 class Form(NamedTuple):
-    """How packs are written: in JSON or CBOR."""
+    """The writing of packs in JSON or CBOR."""
 
     text: Callable[[str], bytes]
     number: Callable[[str], bytes]
