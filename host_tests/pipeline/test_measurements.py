@@ -124,6 +124,8 @@ def test_dead_letters_are_whole_and_say_why(packs: DataFrame) -> None:
     dead = measurements.dead(packs)
     assert dead.columns == [*columns.MESSAGE, "reason"]
     rows = dead.orderBy("offset").collect()
+    first = dead.where("offset = 0").toArrow()  # whose texts must be UTF-8
+    assert first["topic"].to_pylist() == ["dev/\ufffd/telemetry"]
     for n, (row, (payload, why)) in enumerate(zip(rows, DEAD, strict=True)):
         assert (bytes(row.payload), row.offset, row.qos) == (payload, n, n % 3)
         assert utc(row.timestamp) == at(n)
