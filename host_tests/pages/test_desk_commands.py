@@ -77,7 +77,7 @@ COVERED = {
         "test_lines_run_on_the_board",
     ),
     "python -m flatmq_rigs scale build/demo": (
-        "pipeline/test_scale.py",
+        "pipeline/test_pipeline_rigs.py",
         "test_ingests_share_and_nothing_is_lost",
     ),
 }

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 import sizes
 from flatmq_rigs.pipeline import crash, crash_tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NONE, MISSING, TWICE = (0, 0), (1, 0), (0, 1)
 

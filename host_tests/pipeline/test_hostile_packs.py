@@ -1,9 +1,16 @@
-"""Nothing that arrives stops a table: whatever a message is, it becomes rows or a dead letter."""
+"""Nothing that arrives stops a table: whatever a message is, it becomes rows or a dead letter.
+
+What a pack in CBOR says is what the same one in JSON says.
+"""
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
+import math
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +18,13 @@ import cbor2
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flatmq_tools import senml, senml_cbor
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader
-from flatmq_tools.pipeline.jobs import measurements, parsing
+from flatmq_tools.pipeline.jobs import parsing
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
 from flatmq_tools.pipeline.log_rows import topic_text
@@ -27,9 +34,8 @@ from flatmq_tools.pipeline.state.taking import Task
 from flatmq_tools.pipeline.tables import BY_DAY
 from pipeline import fuzz_packs
 from pipeline.fuzz_packs import GOOD, said
-from pipeline.landed import count as count_of
-from pipeline.landed import land, read
-from pipeline.messages import Message, frame, reading
+from pipeline.messages import Message, land, read
+from pipeline.messages import count as count_of
 
 TOPIC = b"dev/a/telemetry"
 AN_X = bytes.fromhex("81a2006178")  # [{"n": "x", and a label and a value follow
@@ -73,6 +79,29 @@ HOSTILE = [
     (b"\x9b\x7f" + b"\xff" * 7, "not CBOR"),  # an array of so many items
     (b"\x81\x5b\x7f" + b"\xff" * 7, "not CBOR"),  # so many bytes
     (b"\x00", "not JSON"),
+    (b"", "not JSON"),
+    (b"online", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b'[{"n":"a","v":1}', "not JSON"),
+    (b"{}", "not an array of records"),
+    (b'[{"n":"a","v":"1"}]', "record 0: v = '1': not a number"),
+    (b'[{"n":"a","v":1,"t":1e308,"bt":1e308}]', "must be a finite double"),
+    (b'[{"n":"a","v":true}]', "v = True: not a number"),
+    (b'[{"n":"a","v":1},{"n":"","v":1}]', "record 1: name = ''"),
+    (b'[{"n":"a","v":1,"t":1e15}]', "time: not within the years 1 to 9999"),
+    (b'[{"n":"a","v":1,"t":-1e12}]', "time: not within the years 1 to 9999"),
+    (b"\x81\xa1", "not CBOR"),
+    (b"\x81", "not CBOR"),
+    (cbor2.dumps([{0: "a", 2: 1}]) + b"\x00", "bytes follow"),
+    (b"\x80", "not an array of records"),
+    (senml_cbor.SELF_DESCRIBED + cbor2.dumps({0: "a", 2: 1}), "not an array of records"),
+    (cbor2.dumps([1]), "record 0: not an object"),
+    (cbor2.dumps([{0: "a", 2: 1}, {"n": "a", 2: 1}]), "record 1: 'n': no label"),
+    (cbor2.dumps([{9: 1, 0: "a", 2: 1}]), "9: no label"),
+    (cbor2.dumps([{0: "a", 8: "text"}]), "vd: not bytes"),
+    (cbor2.dumps([{0: "a", 2: 1, 6: float("nan")}]), "t = nan: not a number"),
+    (cbor2.dumps([{0: "a", 2: 1, "new_": 1}]), "new_: must be understood"),
+    (bytes.fromhex("81a200616102c5821b7fffffffffffffff01"), "not CBOR"),
 ]
 
 
@@ -219,21 +248,6 @@ def test_by_chance() -> None:
     assert 1_000 < sum(counts[f"dead {kind}"] for kind in fuzz_packs.KINDS) < 4_500
 
 
-def test_every_job(spark: SparkSession) -> None:
-    bad = [Message("dev/a/telemetry", payload, 1 + n) for n, (payload, _) in enumerate(HOSTILE)]
-    table = frame(spark, [reading("a", 1, 1, 0), *bad, reading("a", 1, 3, 60)])
-    not_utf8 = F.when(F.col("offset") == 1, F.unhex(F.lit("6465762FFF2F74656C656D65747279")))
-    table = table.withColumn("topic", F.coalesce(not_utf8.cast("string"), "topic"))
-    packs = measurements.packs(table)
-    dead = {row.offset: row for row in measurements.dead(packs).collect()}
-    assert dead.keys() == set(range(1, 1 + len(bad)))
-    assert dead[1].topic == "dev/\ufffd/telemetry" and dead[1].reason == "topic: not UTF-8"
-    for n, (payload, why) in enumerate(HOSTILE[1:], 2):
-        assert (bytes(dead[n].payload), why in dead[n].reason) == (payload, True)
-    values = measurements.values(measurements.once(packs)).collect()
-    assert sorted(r.seq for r in values if r.device == "a") == [1, 3]
-
-
 def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     """As a run does it, from the table raw into the others; and then a part is a copy.
 
@@ -277,3 +291,72 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     }
     keys = found.keys.filter(pa.array(~copies & (found.keys["measurements"].to_numpy() > 0)))
     assert seen == {*zip(keys["device"].to_pylist(), keys["seq"].to_pylist(), strict=True)}
+
+
+AT = 1_800_000_000.0
+# RFC 8428, section 6: the pack of its section 5.1.2 that has a base time.
+OF_THE_RFC = bytes.fromhex(
+    "87a721781b75726e3a6465763a6f773a3130653230373361303130383030363a22fb41d303a15b0010622361412005"
+    "0067766f6c7461676501615602fb405e066666666666a3006763757272656e74062402fb3ff3333333333333a30067"
+    "63757272656e74062302fb3ff4cccccccccccda3006763757272656e74062202fb3ff6666666666666a30067637572"
+    "72656e74062102f93e00a3006763757272656e74062002fb3ff999999999999aa3006763757272656e74060002fb3f"
+    "fb333333333333"
+)
+
+
+def test_the_example_of_the_rfc_and_a_decimal_fraction() -> None:
+    pack = cbor2.dumps([{0: "a", 2: Decimal("27.60")}])
+    assert senml_cbor.resolve(pack, AT) == [senml.Record("a", "", AT, 27.6)]
+    said = senml_cbor.resolve(OF_THE_RFC, AT)
+    device = "urn:dev:ow:10e2073a0108006:"
+    current = [1.2, 1.3, 1.4, 1.5, 1.6, 1.7]
+    assert said == [
+        senml.Record(device + "voltage", "V", 1276020076.001, 120.1),
+        *(
+            senml.Record(device + "current", "A", 1276020076.001 + n - 5, value)
+            for n, value in enumerate(current)
+        ),
+    ]
+
+
+def as_json_has_it(record: dict[int, object]) -> dict[str, object]:
+    fields = {senml_cbor.LABELS[label]: value for label, value in record.items()}
+    if "vd" in fields:
+        data = fields["vd"]
+        assert isinstance(data, bytes)
+        fields["vd"] = base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return fields
+
+
+number = st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9)
+name = st.from_regex("[A-Za-z0-9][-A-Za-z0-9:._/]{0,5}", fullmatch=True)
+value = st.one_of(
+    st.tuples(st.just(2), number),
+    st.tuples(st.just(3), st.text(max_size=8)),
+    st.tuples(st.just(4), st.booleans()),
+    st.tuples(st.just(8), st.binary(max_size=8)),
+)
+base = st.fixed_dictionaries(
+    {0: name},
+    optional={-2: name, -3: number, -4: st.just("m"), -5: number, 1: st.just("A"), 6: number},
+)
+record = st.builds(lambda fields, one: {**fields, one[0]: one[1]}, base, value)
+
+
+@given(st.lists(record, min_size=1, max_size=5), st.booleans())
+def test_it_says_what_json_says(pack: list[dict[int, object]], described: bool) -> None:
+    encoded = senml_cbor.SELF_DESCRIBED * described + cbor2.dumps(pack)
+    assert senml_cbor.is_cbor(encoded)
+    as_json = [as_json_has_it(record) for record in pack]
+    assert not senml_cbor.is_cbor(json.dumps(as_json).encode())
+    assert senml_cbor.resolve(encoded, AT) == senml.resolve_records(as_json, AT)
+
+
+@pytest.mark.parametrize(
+    "none", [math.nan, -math.inf, None, 1 << 2000, Decimal("-Infinity"), Decimal("1e400")]
+)
+def test_a_number_that_no_double_holds_is_null(none: object) -> None:
+    pack = cbor2.dumps([{0: "a", 2: none}, {0: "b", 2: 1}, {0: "c", 5: none}])
+    assert senml_cbor.resolve(pack, AT) == [
+        senml.Record(name, "", AT, value) for name, value in (("a", None), ("b", 1), ("c", None))
+    ]

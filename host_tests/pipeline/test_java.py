@@ -29,20 +29,13 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.2"])
-def test_the_named_one_is_taken(
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.2", "1.8.0_402"])
+def test_the_named_one_is_taken_unless_it_is_too_old(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(_home(tmp_path / "jdk", version)))
-    assert java.home() == tmp_path / "jdk"
-
-
-def test_one_that_is_too_old_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(_home(tmp_path / "old", "1.8.0_402")))
-    monkeypatch.setenv("PATH", str(_home(tmp_path / "new", "17.0.1") / "bin"))
-    assert java.home() == tmp_path / "new"
+    monkeypatch.setenv("JAVA_HOME", str(_home(tmp_path / "named", version)))
+    monkeypatch.setenv("PATH", str(_home(tmp_path / "other", "17.0.1") / "bin"))
+    assert java.home() == tmp_path / ("other" if version.startswith("1.8") else "named")
 
 
 def test_one_that_lacks_the_module_gets_a_wrapper(

@@ -1,4 +1,4 @@
-"""Every message is in the table raw once, whatever happens to the service."""
+"""Every message is in the table raw once, whatever happens to the service; and its metrics."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from prometheus_client.parser import text_string_to_metric_families
 
 import sizes
 from flatmq import Client
@@ -22,9 +25,11 @@ from flatmq_tools.pipeline import durable, landing, log
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.landing import Landing, LandingError
+from flatmq_tools.pipeline.metrics import MetricsError, RunNumbers, address, served
 from flatmq_tools.pipeline.processes import Command, row_count
 from observer import Observer
-from pipeline.mqtt import PATIENCE, UNLIMITED, until
+from pipeline.mqtt import PATIENCE, UNLIMITED, publish, until
+from pipeline.runs import typed
 from pipeline.survive import PREPARED, fill, points, prepared
 
 STEP = 1 if sizes.whole() else 7  # lines from a kill to the next one
@@ -90,14 +95,6 @@ def test_a_table_is_created_once(tmp_path: Path) -> None:
         commits = [file.read_text() for file in (folder / "_delta_log").glob("*.json")]
         assert "".join(commits).count('{"metaData":') == 1
         assert row_count(folder) == 4
-
-
-def test_a_target_that_cannot_be_reached(tmp_path: Path) -> None:
-    with (
-        log.Writer(tmp_path / "log") as writer,
-        pytest.raises(LandingError, match="nothing can land in nowhere://x"),
-    ):
-        Landing(writer, "nowhere://x")
 
 
 def test_a_target_that_is_away_for_a_while(tmp_path: Path) -> None:
@@ -219,40 +216,105 @@ def test_sigkill_while_messages_come(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_what_it_tells_of_itself(tmp_path: Path) -> None:
+def test_what_it_says_of_itself(tmp_path: Path) -> None:
+    """As a board does, and to Prometheus. The broker may come later."""
+    port, served_at = ports.free_port(), ports.free_port()
+    service = Service(
+        broker.Broker("127.0.0.1", port), tmp_path, "--filter", "dev/a/#", "--limit", "7",
+        "--metrics", "dev/ingest-1", "--metrics-every", "1", "--metrics-port", str(served_at),
+    )  # fmt: skip
+    service.until(lambda: "no connection" in service.words(), PATIENCE)
+    status, telemetry = "dev/ingest-1/status", "dev/ingest-1/telemetry"
     with (
-        broker.mosquitto() as server,
-        Observer(server.host, server.port, "dev/ingest-1/status") as others,
+        broker.mosquitto(port=port, extra=UNLIMITED) as server,
+        Observer(server.host, port, "dev/ingest-1/#") as others,
     ):
-        service = Service(server, tmp_path, "--filter", "dev/#", "--metrics", "dev/ingest-1",
-                          "--metrics-every", "1")  # fmt: skip
 
-        def raw() -> list[dict]:
-            return landed(service.out).to_pylist()
+        def packs() -> list[dict[str, object]]:
+            every = [m.payload for m in others.messages if m.topic == telemetry]
+            return [{r.name: r.value for r in senml.resolve(payload)} for payload in every]
 
-        telemetry = "dev/ingest-1/telemetry"
-        service.until(lambda: sum(m["topic"] == telemetry for m in raw()) >= 2, PATIENCE)
+        service.until((service.log / "subscribed.json").exists, PATIENCE)
+        assert scraped(served_at)["flatmq_ingest_messages_received_total"] == 0
+        publish(server, [("dev/a/telemetry", b"x" * 100)] * 25)
+        landed = "flatmq_ingest_messages_landed_total"
+        service.until(lambda: scraped(served_at)[landed] == 25, PATIENCE)
+        found = scraped(served_at)
+        assert 1 <= found["flatmq_ingest_commits_total"] <= 25
+        for name, value in (
+            ("messages_received_total", 25), ("log_bytes", 0), ("log_limit_bytes", 7 << 20),
+            ("connections_total", 1), ("connected", 1), ("paused", 0),
+        ):  # fmt: skip
+            assert found[f"flatmq_ingest_{name}"] == value, name
+        with socket.socket() as outside:  # loopback alone
+            assert outside.connect_ex(("127.0.0.2", served_at)) != 0
+        service.until(lambda: packs() and packs()[-1]["ingest-1/ingest/received"] == 25, PATIENCE)
+        assert packs()[-1]["ingest-1/ingest/connects"] == 1
+        seqs = [pack["ingest-1/seq"] for pack in packs()]
+        assert seqs == [seqs[0] + n for n in range(len(seqs))]
         service.end(PATIENCE)
         assert f"receiving from {server.address} into {service.out}" in service.words()
-        status = [m["payload"] for m in raw() if m["topic"] == "dev/ingest-1/status"]
-        assert status[0] == b"online"
-        packs = [senml.resolve(m["payload"]) for m in raw() if m["topic"].endswith("telemetry")]
-        values = [{r.name: r.value for r in pack} for pack in packs]
-        assert values[1]["ingest-1/seq"] == 2
-        assert values[1]["ingest-1/ingest/received"] >= 2
-        assert values[1]["ingest-1/ingest/connects"] == 1
         service.start()
-        service.until(lambda: [m["payload"] for m in raw()].count(b"offline"), PATIENCE)
         # It disconnected, so the broker did not publish its will.
-        service.until(lambda: len(others.messages) >= 3, PATIENCE)
-        assert others.payloads("dev/ingest-1/status") == [b"online", b"offline", b"online"]
+        said = [b"online", b"offline", b"online"]
+        service.until(
+            lambda: [m.payload for m in others.messages if m.topic == status] == said, PATIENCE
+        )
         service.stop()
 
 
-def test_a_broker_that_is_not_there_yet(tmp_path: Path) -> None:
-    port = ports.free_port()
-    service = Service(broker.Broker("127.0.0.1", port), tmp_path, "--filter", "t")
-    service.until(lambda: "no connection" in service.words(), PATIENCE)
-    with broker.mosquitto(port=port):
-        service.until((service.log / "subscribed.json").exists, PATIENCE)
-        service.end(PATIENCE)
+def scraped(port: int) -> dict[str, float]:
+    """Each sample by its name and the values of its labels."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    return {
+        " ".join([sample.name, *(v for _, v in sorted(sample.labels.items()))]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("topic", ["", "a/#", "a/+", "a/", "a/b c", "long" * 150], ids=len)
+def test_a_wrong_topic_of_metrics_is_named(topic: str, tmp_path: Path) -> None:
+    done = typed(["ingest", "127.0.0.1:1", tmp_path, "--log", tmp_path, "--metrics", topic])
+    assert done.exit_code == 2
+    assert "Invalid value for '--metrics': must be " in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("9100", ("127.0.0.1", 9100)),
+        ("0.0.0.0:9100", ("0.0.0.0", 9100)),
+        ("[::]:9100", ("::", 9100)),
+        ("0", None),
+        ("65536", None),
+        ("there:9100", None),
+        ("x", None),
+    ],
+)
+def test_an_address(text: str, where: tuple[str, int] | None) -> None:
+    if where is None:
+        with pytest.raises(MetricsError, match=f"ADDRESS:PORT, .*: {text}"):
+            address(text)
+    else:
+        assert address(text) == where
+
+
+def test_a_port_that_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = taken.getsockname()
+        said = pytest.raises(MetricsError, match=f"{where[1]}: Address already in use")
+        with said, served(where, lambda: ()):
+            pass
+
+
+def test_a_table_that_is_broken_takes_no_metric_away(tmp_path: Path) -> None:
+    numbers = RunNumbers()
+    write_deltalake(tmp_path, pa.table({"silent": [True, None, False]}))
+    for _ in range(2):
+        numbers.devices(str(tmp_path))
+        found = [m.samples[0].value for m in numbers.of_run({}, False, 0) if "devices" in m.name]
+        assert found == [3, 1]
+        (tmp_path / "_delta_log" / f"{0:020}.json").write_text("torn")
+    numbers.devices(str(tmp_path / "none"))

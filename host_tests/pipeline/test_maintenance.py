@@ -7,25 +7,25 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from flatmq_rigs.pipeline.bench.messages import payload
 from flatmq_rigs.pipeline.object_store import BUCKET, store
 from flatmq_tools.pipeline import delta, maintenance
 from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.maintenance import Maintenance
 from flatmq_tools.pipeline.run import Plan
-from pipeline.landed import count, land_boards, values_of
+from pipeline.messages import count, land_boards, values_of
 from pipeline.mqtt import until
-from pipeline.started import started
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.runs import shared, started
 
 NOW = datetime.datetime.now(datetime.timezone.utc)
 OLD = NOW - datetime.timedelta(days=10)
@@ -207,8 +207,30 @@ def test_old_entries_of_the_log_go_once_they_were_read(tmp_path: Path) -> None:
     assert _read(tmp_path, offset) == [8, 9]
 
 
-def test_tables_of_an_object_store(tmp_path: Path) -> None:
-    with store():
+def test_tables_of_an_object_store(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run writes each message once, and nothing on this machine. The driver is killed meanwhile
+    in test_crash.py.
+    """
+    state, out, messages = tmp_path / "state", f"s3://{BUCKET}/fleet-1", 400
+
+    def column(table: str, *names: str) -> Counter[tuple[object, ...]]:
+        found = DeltaTable(f"{out}/{table}").to_pyarrow_table(columns=[*names])
+        return Counter(zip(*(found[name].to_pylist() for name in names), strict=True))
+
+    with store() as environment, shared(spark, monkeypatch, environment):
+        land_boards(out, messages, tmp_path / "log")
+        plan = Plan(state, url=out, jobs=("measurements", "health"), trigger=0)
+        with started(spark, plan) as running:
+            until(lambda: running.look() or count(f"{out}/measurements") == messages)
+            running.finish()
+        assert column("raw", "payload") == Counter((payload(i),) for i in range(messages))
+        assert {*column("measurements", "device", "seq").values()} == {1}
+        assert count(f"{out}/health") == count(f"{out}/devices") == 200
+        assert DeltaTable(f"{out}/raw").metadata().partition_columns == ["day"]
+        assert not (state / "raw").exists()
+
         out = f"s3://{BUCKET}/out"
         for number, at in enumerate((OLD, NOW, NOW)):
             _add(out, number, at)

@@ -1,17 +1,19 @@
-"""docs/mappings.md keeps its word: its files load, its examples and its errors are as it says."""
+"""docs/mappings.md keeps its word, and the query of docs/crashes.md finds what a mapping makes."""
 
 from __future__ import annotations
 
+import json
 import re
 
+import duckdb
+import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from conftest import ROOT
-from flatmq_tools.cli import main
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
 from flatmq_tools.pipeline.mapping.rule import FORMATS
+from pipeline.runs import typed
 
 PAGE = (ROOT / "docs" / "mappings.md").read_text()
 FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
@@ -70,7 +72,7 @@ def test_the_tables_are_complete() -> None:
 def test_the_command_prints_what_the_page_says() -> None:
     shown = re.search(r"\$ flatmq pipeline (map --try \S+) '([^']*)'\n(.*?)```", PAGE, re.DOTALL)
     assert shown
-    done = CliRunner().invoke(main, ["pipeline", *shown[1].split(), shown[2]])
+    done = typed([*shown[1].split(), shown[2]])
     assert (done.exit_code, done.output) == (0, shown[3])
 
 
@@ -81,3 +83,26 @@ def test_the_error_is_as_the_page_says() -> None:
     with pytest.raises(files.MappingError) as error:
         files.parse(text, "pumps.toml")
     assert str(error.value) == f"pumps.toml: {said[1]}"
+
+
+CRASHES = (ROOT / "docs" / "crashes.md").read_text("utf-8")
+RECORDS = [
+    ("pico-1", {"cause": "exception", "version": "1.4", "count": 1, "time": 1772366400}),
+    ("pico-1", {"cause": "exception", "version": "1.4", "count": 3, "time": 1772370000}),
+    ("pico-2", {"cause": "watchdog", "version": "1.5", "count": 1}),
+]
+
+
+def test_crashes_are_counted_per_version() -> None:
+    mapping = files.load(["crashes"])
+    rows = []
+    for arrival, (device, record) in enumerate(RECORDS):
+        payload = json.dumps(record).encode()
+        for pack in mapping.read(f"dev/{device}/crash", payload, arrival) or ():
+            time = pack.time or arrival
+            rows += [(device, time, r.quantity, r.value, r.text) for r in pack.records]
+    measurements = pd.DataFrame(rows, columns=["device", "time", "quantity", "value", "text"])
+    (query,) = re.findall(r"```sql\n(.*?)```", CRASHES, re.DOTALL)
+    found = duckdb.sql(query).fetchall()
+    assert sorted(found) == [("1.4", 4.0), ("1.5", 1.0)]
+    assert len(measurements) == len(rows)

@@ -21,6 +21,7 @@ import sizes
 from flatmq_tools.pipeline.mapping import files
 from flatmq_tools.pipeline.mapping.mapping import Mapping
 from flatmq_tools.pipeline.mapping.sparkplug import payload_class
+from pipeline.fuzz_packs import damaged
 from pipeline.test_mapping_sparkplug import BY_ALIAS, DBIRTH, DDATA, NBIRTH, NODE_BORN, metric
 from pipeline.test_mappings import messages, payload_of
 
@@ -100,16 +101,6 @@ def spoilt(made: Any, chance: random.Random) -> Any:
             for key, value in made.items()
         }
     return [spoilt(value, chance) for value in made] if isinstance(made, list) else made
-
-
-def damaged(payload: bytes, chance: random.Random) -> bytes:
-    found = bytearray(payload)
-    for _ in range(chance.choice((0, 0, 1, 4)) if found else 0):
-        at = chance.randrange(len(found))
-        found[at : at + chance.randrange(3)] = bytes(
-            chance.choices(b'{}[]",:\\u0dnE9\xff\x00 ', k=1)
-        )
-    return bytes(found)
 
 
 def check(mapping: Mapping, topic: str, payload: bytes, received: int | None) -> bool:

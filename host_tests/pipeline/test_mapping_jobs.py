@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
-from flatmq_tools.cli import main
 from flatmq_tools.pipeline.jobs import measurements, parsing
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.report import from_raw
 from flatmq_tools.pipeline.run import Plan
-from pipeline.landed import read, table
-from pipeline.messages import START, Message, frame, reading
+from pipeline.messages import START, Message, frame, read, reading, table
 from pipeline.mqtt import broker, publish, until
-from pipeline.started import started
+from pipeline.runs import started, typed
 from pipeline.test_mapping_sparkplug import BORN, BY_ALIAS, DBIRTH, DEVICE
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAMES = ["zigbee2mqtt", "tasmota", "plain=house"]
 PLUG = b'{"Time":"2026-03-01T12:00:00","ENERGY":{"Power":42,"Voltage":229}}'
@@ -151,7 +146,7 @@ def test_from_a_broker_to_the_report(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def command(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(main, ["pipeline", *arguments])
+    done = typed(arguments)
     return done.exit_code, done.output
 
 

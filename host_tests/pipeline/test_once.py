@@ -7,10 +7,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
 from flatmq_tools.pipeline import durable
 from flatmq_tools.pipeline.delta import Delta
@@ -18,12 +19,8 @@ from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
 from flatmq_tools.pipeline.state.arrivals import State
-from pipeline.called import as_query
-from pipeline.landed import count, land, read
-from pipeline.messages import Message, reading
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from pipeline.messages import Message, count, land, read, reading
+from pipeline.runs import as_query
 
 YEAR = 365 * 86400.0
 HOUR = 3600.0

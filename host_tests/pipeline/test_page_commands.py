@@ -15,14 +15,14 @@ from conftest import HERE
 from flatmq_tools.pipeline import export, forget, landing, rebuild, run
 from flatmq_tools.pipeline.report import command as report
 from pages.commands import everything
-from pipeline.typed_here import typed
+from pipeline.runs import typed
 
 DEMO = ("test_pipeline_demo.py", "test_everything_that_boards_send_is_in_the_tables")
 COVERED = {
     "flatmq pipeline demo build/demo": DEMO,
     "flatmq pipeline demo build/on-workers": DEMO,
     "spark-submit --master spark://master:7077 submit.py": (
-        "test_submit.py",
+        "test_clusters.py",
         "test_spark_submit_runs_the_jobs",
     ),
 }

@@ -8,10 +8,11 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -29,9 +30,6 @@ from flatmq_tools.pipeline.options import parse_sink
 from flatmq_tools.pipeline.publishing import Done, PublishError, StreamWriter
 from flatmq_tools.ports import free_port
 from pipeline.mqtt import broker, certificate, until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Subscriber:

@@ -18,11 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from rich.console import Console
 
-from flatmq_tools.cli import main
 from flatmq_tools.pipeline.report import (
     charts,
     command,
@@ -36,8 +34,8 @@ from flatmq_tools.pipeline.report import (
 )
 from flatmq_tools.pipeline.report.figures import Figures
 from pipeline import look
-from pipeline.landed import land
-from pipeline.messages import START, Message, reading
+from pipeline.messages import START, Message, land, reading
+from pipeline.runs import said
 
 
 def messages() -> list[Message]:
@@ -482,9 +480,8 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
         ("s3://bucket/tables", 2, "not the URL s3://bucket/tables"),
         ("nowhere", 2, "no such folder"),
     ):
-        done = CliRunner().invoke(main, ["pipeline", "report", str(tmp_path), "--tables", tables])
-        assert done.exit_code == code
-        assert words in done.output
+        status, text = said("report", tmp_path, "--tables", tables)
+        assert status == code and words in text
 
 
 def test_a_folder_without_messages(tmp_path: Path) -> None:

@@ -8,17 +8,15 @@ import random
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from flatmq_tools.cli import main
 from flatmq_tools.pipeline.report import from_raw, from_state, period
 from flatmq_tools.pipeline.report.figures import Figures, ReportError
 from flatmq_tools.pipeline.report.period import Period, PeriodError
 from flatmq_tools.pipeline.state import groups
 from flatmq_tools.pipeline.state.snapshots import Snapshots
-from pipeline.landed import land
-from pipeline.messages import START, Message, at, reading
+from pipeline.messages import START, Message, at, land, reading
+from pipeline.runs import said
 from pipeline.test_once import Pipeline
 
 NEAR = groups.WIDTH - 1
@@ -213,9 +211,9 @@ def test_the_command_needs_no_java(
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(session, "session", refuse)
-    begin = ["pipeline", "report", str(tmp_path), "--tables", str(tables)]
-    done = CliRunner().invoke(main, [*begin, "--since", "1d"])
-    assert done.exit_code == 0, done.output
+    begin = ["report", tmp_path, "--tables", tables]
+    status, text = said(*begin, "--since", "1d")
+    assert status == 0, text
     page = (tmp_path / "report.html").read_text()
     assert '"d7"' in page
     assert "chip/temp" in page  # of the table measurements
@@ -224,11 +222,10 @@ def test_the_command_needs_no_java(
         (["--since", "2026-03-05", "--until", "2026-03-04"], "--since must be before --until"),
         (["--until", "2020-01-01"], "there are no messages between --since and --until"),
     ):
-        done = CliRunner().invoke(main, [*begin, *options])
-        assert done.exit_code != 0
-        assert words in done.output
-    done = CliRunner().invoke(main, [*begin, "--from-raw"])
-    assert done.exit_code == 0, done.output
+        status, text = said(*begin, *options)
+        assert status != 0 and words in text
+    status, text = said(*begin, "--from-raw")
+    assert status == 0, text
 
 
 def test_only_the_days_of_a_stretch_are_read(tmp_path: Path) -> None:

@@ -11,20 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline.processes import Command
 from flatmq_tools.pipeline.run import Plan
-from pipeline.landed import count, land_boards, read
+from pipeline.messages import count, land_boards, read
 from pipeline.mqtt import PATIENCE, broker, publish, until
-from pipeline.started import started
-from pipeline.typed_here import shared, typed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.runs import shared, started, typed
 
 TOPIC = "dev/a/telemetry"
 MANY = 2000  # messages are fewer
@@ -207,6 +203,8 @@ def test_ingest_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> No
          "{}/file/log: Not a directory"),
         (["ingest", "127.0.0.1", "{}/file/landed", "--log", "{}/free/log"],
          "nothing can land in {}/file/landed: "),
+        (["ingest", "127.0.0.1", "nowhere://x", "--log", "{}/free/log"],
+         "nothing can land in nowhere://x"),
     ],
 )  # fmt: skip
 def test_a_folder_that_cannot_be_used_is_said_in_a_line(

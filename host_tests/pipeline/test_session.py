@@ -6,17 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline import spark_home, worker_daemon
 from flatmq_tools.pipeline.session import defaults
-from pipeline.typed_here import typed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.runs import said
 
 
 @pytest.mark.parametrize(
@@ -121,9 +118,9 @@ def test_spark_connect_is_refused_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
-    done = typed(["run", tmp_path / "out"])
-    said = "SPARK_REMOTE=sc://127.0.0.1:15002: Spark Connect cannot run the pipeline"
-    assert done.exit_code == 1 and said in " ".join(done.output.split())
+    status, text = said("run", tmp_path / "out")
+    reason = "SPARK_REMOTE=sc://127.0.0.1:15002: Spark Connect cannot run the pipeline"
+    assert status == 1 and reason in text
 
 
 @pytest.mark.parametrize(("error", "is_shown"), [(BrokenPipeError(), False), (KeyError(), True)])

@@ -1,6 +1,7 @@
-"""A command `flatmq pipeline ...` in this process, on the session that all tests share.
+"""Runs of the pipeline, and commands `flatmq pipeline ...`, in this process.
 
-It takes a fifth of the CPU time of a process with a Java of its own.
+They use the session that all tests share: a command takes a fifth of the CPU time of a process
+with a Java of its own.
 """
 
 from __future__ import annotations
@@ -8,34 +9,39 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import DataFrame, SparkSession
 
+from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import run, service
 from flatmq_tools.pipeline.cli import pipeline
+from flatmq_tools.pipeline.run import Plan, Run
+from flatmq_tools.pipeline.sinks import Delta, into
 from pipeline.mqtt import PATIENCE, until
 
-if TYPE_CHECKING:
-    import pytest
-    from pyspark.sql import SparkSession
 
-
-CLUSTER = "local-cluster[1,1,1024]"
-"""A master with an executor in a process of its own."""
-
-
-def apart(folder: Path) -> dict[str, str]:
-    """Return the environment of a command whose master may be CLUSTER, which works in `folder`."""
-    return {
-        **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
-        "XDG_CACHE_HOME": str(folder / "cache"),  # executors work in the home of Spark
-        "SPARK_SCALA_VERSION": "2.13",  # as the scripts of Spark say it
-    }  # fmt: skip
+@contextlib.contextmanager
+def started(
+    spark: SparkSession, plan: Plan, there: Broker | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Run]:  # fmt: skip
+    """A run, which is stopped at the end; it has subscribed if it is of a broker."""
+    if there is not None:
+        plan.source = {"brokerUrl": there.address, "topic": "dev/#", **plan.source}
+        plan.trigger = 0.3
+    running = Run(spark, plan, say)
+    try:
+        subscribed = plan.out / "log" / "subscribed.json"
+        until(lambda: there is None or running.look() or subscribed.exists())
+        yield running
+    finally:
+        running.stop()
 
 
 @contextlib.contextmanager
@@ -97,3 +103,32 @@ def typed(
     if failed:
         raise failed[0]
     return done
+
+
+_QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
+
+
+@contextlib.contextmanager
+def as_query(spark: SparkSession, name: str = "a-query") -> Iterator[None]:
+    """Make calls within the block those of a query with this identifier."""
+    spark.sparkContext.setLocalProperty(_QUERY, name)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(_QUERY, None)
+
+
+def said(*words: object) -> tuple[int, str]:
+    """Type the words after `flatmq pipeline`; return the exit status and the text in a line."""
+    done = typed(words)
+    return done.exit_code, " ".join(done.output.split())
+
+
+def written(rows: DataFrame, checkpoint: Path, *tables: Delta) -> None:
+    """Have a query write what there is of a stream into each of these tables."""
+    sinks = into(*((lambda rows: rows, table) for table in tables), checkpoint=checkpoint)
+    query = rows.writeStream.foreachBatch(sinks).option("checkpointLocation", str(checkpoint))
+    started = query.trigger(availableNow=True).start()
+    until(lambda: not started.isActive)
+    if started.exception() is not None:
+        raise started.exception()  # type: ignore[misc]

@@ -1,18 +1,25 @@
-"""`flatmq pipeline forget`: nothing is left of a device, and nothing of the others changes."""
+"""`flatmq pipeline export` and `forget`, and examples that read tables."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
+import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
 import peer
 from flatmq_tools.pipeline import log
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.forget import Rows, remove_from_log
 from flatmq_tools.pipeline.in_use import INGEST, InUse, InUseError
 from flatmq_tools.pipeline.mapping.births import Births
@@ -20,23 +27,83 @@ from flatmq_tools.pipeline.open_windows import Store as Windows
 from flatmq_tools.pipeline.open_windows import step
 from flatmq_tools.pipeline.run import Plan
 from packets import build
-from pipeline.landed import count, land, read
-from pipeline.messages import Message, pack
+from pipeline.messages import Message, count, land, pack, read, reading
 from pipeline.mqtt import broker, publish, until
-from pipeline.started import started
-from pipeline.typed_here import typed
+from pipeline.runs import said, started
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A table that grows, with two days, and one that is written again."""
+    land(tmp_path / "out", [reading("a", 1, n, n * 40_000.0) for n in range(3)])
+    rows = {"device": ["a", "b"], "silent": [False, True]}
+    write_deltalake(tmp_path / "out" / "devices", pa.table(rows))
+    return tmp_path / "out"
+
+
+def test_plain_parquet(out: Path, tmp_path: Path) -> None:
+    target = tmp_path / "plain"
+    assert said("export", out, target)[0] == 0
+    rows = ds.dataset(target / "raw", format="parquet", partitioning="hive").to_table()
+    assert sorted(rows["payload"].to_pylist()) == sorted(r["payload"] for r in read(out / "raw"))
+    assert {path.name for path in (target / "raw").iterdir()} == {
+        "day=2026-03-01", "day=2026-03-02",
+    }  # fmt: skip
+    assert ds.dataset(target / "devices", format="parquet").count_rows() == 2
+    # What is there is not mixed with it.
+    status, text = said("export", out, target, "--table", "devices")
+    assert status == 1 and "exists: name another TARGET" in text
+    status, text = said("export", out, target, "--table", "windows")
+    assert status == 1 and "has none of the tables windows" in text
+    (out / "raw" / "_delta_log" / f"{0:020}.json").write_text("torn")
+    for words in (["export", out, target / "2"], ["forget", "a", out],
+                  ["report", target, "--from-raw", "--tables", out]):  # fmt: skip
+        status, text = said(*words)
+        assert status == 1 and f"Error: {out}/raw is damaged: " in text
+
+
+def test_readers_that_skip_files_find_every_row(tmp_path: Path) -> None:
+    """With texts of any length, values without an order, and columns without a value."""
+    now = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)
+    columns = {
+        "topic": ["a", "é", "t" * 40, "t" * 5000, "", None],
+        "flag": [True, False, None, None, True, False],
+        "value": [1.5, math.inf, math.nan, -math.inf, 1e308, None],
+        "number": [1, -1, 1 << 62, None, 0, 7],
+        "at": [now + datetime.timedelta(microseconds=n) for n in range(6)],
+        "nothing": pa.nulls(6, pa.string()),
+    }
+    rows = pa.table(columns)
+    for name, commits in (("one", [rows]), ("each", [rows.slice(n, 1) for n in range(6)])):
+        table = Delta(tmp_path / name)
+        for number, part in enumerate(commits):
+            table.add([part], rows.schema, "test", number)
+        read = DeltaTable(tmp_path / name).to_pyarrow_dataset()
+        for column in ("topic", "flag", "value", "number", "at"):
+            for n, value in enumerate(rows[column].to_pylist()):
+                if value is None or (column == "value" and not math.isfinite(value)):
+                    continue
+                found = read.to_table(filter=ds.field(column) == value)
+                assert rows.slice(n, 1)["at"][0] in found["at"], (name, column, value)
+
+
+@pytest.mark.parametrize("library", ["duckdb", "polars", "pandas"])
+def test_an_example_reads_a_table(library: str, out: Path) -> None:
+    pytest.importorskip(library)
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    [code] = [block for block in blocks if re.search(rf"\b{library}\b", block)]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=out.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "b" in done.stdout.split()
+
 
 GONE = "lamp-4711"
 KEPT = ("oven", "lamp-47")
 MINUTE = 60_000_000
-
-
-def _forget(*arguments: object) -> tuple[int, str]:
-    done = typed(["forget", *arguments])
-    return done.exit_code, " ".join(done.output.split())
 
 
 def _messages(boot: int) -> list[tuple[str, bytes]]:
@@ -83,7 +150,7 @@ def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path
         before = {name: _others(tmp_path / name) for name in tables}
         assert len(_with_name(tmp_path)) > 5, "the search finds it"
 
-        status, text = _forget(GONE, tmp_path)
+        status, text = said("forget", GONE, tmp_path)
         assert status == 0, text
         assert "│ raw │ 6 │" in text and "│ measurements │ 3 │" in text
         assert _with_name(tmp_path) == []
@@ -91,9 +158,12 @@ def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path
         for name in tables:
             assert count(tmp_path / name) == len(before[name]), name
         # A second one, with no run in between.
-        assert _forget(KEPT[1], tmp_path)[0] == 0
+        assert said("forget", KEPT[1], tmp_path)[0] == 0
         before = {name: _others(tmp_path / name) for name in tables}
-        assert _forget(GONE, tmp_path) == (1, f"{GONE} is nowhere in {tmp_path}".replace("\n", ""))
+        assert said("forget", GONE, tmp_path) == (
+            1,
+            f"{GONE} is nowhere in {tmp_path}",
+        )
 
         second = _messages(2)
         with started(spark, Plan(tmp_path), there) as running:
@@ -148,12 +218,12 @@ def test_a_log_of_an_ingest_and_other_topics(tmp_path: Path) -> None:
     land(out, [Message(topic, payload) for topic, payload in topics])
     with log.Writer(tmp_path / "log") as writer:
         writer.append(peer.publish(b"dev/a/x", b"1") + peer.publish(b"t", b"2"), 2, MINUTE)
-    status, text = _forget("a", out, "--log", tmp_path / "log")
+    status, text = said("forget", "a", out, "--log", tmp_path / "log")
     assert status == 0 and "still have a in their topic or payload" in text
     assert "4 messages in raw" in text
     assert "gateway/1, other, zigbee/a, zigbee/lamp: name those" in text
     assert pa.Table.from_batches(log.read(tmp_path / "log", 0, 2))["topic"].to_pylist() == ["t"]
-    assert _forget("lamp", out, "--topic", "zigbee/lamp")[0] == 0
+    assert said("forget", "lamp", out, "--topic", "zigbee/lamp")[0] == 0
     assert sorted(row["topic"] for row in read(out / "raw")) == ["gateway/1", "other", "zigbee/a"]
     assert len(list((out / "raw").rglob("part-*.parquet"))) == 1, "no old file is left"
 
@@ -193,21 +263,21 @@ def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
 def test_it_is_refused_while_a_run_or_an_ingest_has_the_folder(tmp_path: Path) -> None:
     _landed(tmp_path, "a")
     with InUse(tmp_path):
-        status, text = _forget("a", tmp_path)
+        status, text = said("forget", "a", tmp_path)
     assert status == 1 and "in use by a `flatmq pipeline run` or `forget`, process " in text
     with InUse(tmp_path, INGEST, shared=True), InUse(tmp_path, INGEST, shared=True):
-        status, text = _forget("a", tmp_path)
+        status, text = said("forget", "a", tmp_path)
     assert status == 1 and "in use by a `flatmq pipeline forget` or `ingest`, process " in text
     assert count(tmp_path / "raw") == 1
     with InUse(tmp_path, INGEST), pytest.raises(InUseError, match="`flatmq pipeline forget`"):
         InUse(tmp_path, INGEST, shared=True)
-    assert _forget("a", tmp_path)[0] == 0
+    assert said("forget", "a", tmp_path)[0] == 0
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) -> None:
     _landed(tmp_path, "a", "b")
     (tmp_path / "measurements" / "batch=0").mkdir(parents=True)
-    assert "of an earlier edition of flatmq" in _forget("a", tmp_path)[1]
+    assert "of an earlier edition of flatmq" in said("forget", "a", tmp_path)[1]
     (tmp_path / "measurements" / "batch=0").rmdir()
     # A job has read the first commit alone, and would lack the other one.
     place = {"table": str(DeltaTable(str(tmp_path / "raw")).metadata().id), "version": 1}
@@ -217,12 +287,15 @@ def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) 
         (checkpoint / name).mkdir(parents=True)
         (checkpoint / name / "0").write_text(json.dumps(text))
     _landed(tmp_path, "c")
-    assert "has rows that the job measurements has not read: start" in _forget("a", tmp_path)[1]
-    assert "must be a local folder, not the URL s3://b/o" in _forget("a", "s3://b/o")[1]
-    assert "no such folder" in _forget("a", tmp_path / "none")[1]
-    assert "must be a topic filter, not a/#/b" in _forget("x", tmp_path, "--topic", "a/#/b")[1]
     (tmp_path / "empty").mkdir()
-    assert "it has no table" in _forget("x", tmp_path / "empty")[1]
+    for reason, words in (
+        ("has rows that the job measurements has not read: start", ("a", tmp_path)),
+        ("must be a local folder, not the URL s3://b/o", ("a", "s3://b/o")),
+        ("no such folder", ("a", tmp_path / "none")),
+        ("must be a topic filter, not a/#/b", ("x", tmp_path, "--topic", "a/#/b")),
+        ("it has no table", ("x", tmp_path / "empty")),
+    ):
+        assert reason in said("forget", *words)[1]
     assert count(tmp_path / "raw") == 3
 
 
