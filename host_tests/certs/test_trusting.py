@@ -201,11 +201,11 @@ def test_nothing_is_sent_to_somebody_else(
     command: str, how: str, secure: SecureBroker, secret: None, tmp_path: Path
 ) -> None:
     with somebody(tmp_path) as other:
-        told = connect(command, other.address, options_of(secure, WRONG[how]), tmp_path)
+        output = connect(command, other.address, options_of(secure, WRONG[how]), tmp_path)
     assert not any(other.sent)
-    assert SECRET not in told
+    assert SECRET not in output
     if how == "pin":
-        assert other.pin in told.replace("\n", "")
+        assert other.pin in output.replace("\n", "")
 
 
 def test_somebody_notes_what_is_sent(secret: None, tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_a_bridge_that_runs_shows_its_renewed_certificate(
             assert board.hear(DATA)[:1] == b"\x20"
         finally:
             process.terminate()
-            told, _ = process.communicate(timeout=DEADLINE)
-    assert "the connection to 127.0.0.1" in told
-    assert "certificate expired" in told
+            output, _ = process.communicate(timeout=DEADLINE)
+    assert "the connection to 127.0.0.1" in output
+    assert "certificate expired" in output
 
 
 # The listener, the options and the text of each mistake that no further try mends.

@@ -81,16 +81,16 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_the_plan_is_arithmetic_on_what_was_measured() -> None:
-    told = rows(scale.text(SIZES, COSTS, TRIED))
-    assert told["messages a second"] == ["167", "16,667", "1,666,667"]  # one a board and minute
-    assert told["broker processes"] == ["1", "10", "1,000"]  # 100,000 connections each
-    assert told["their memory"] == ["41 MB", "4.1 GB", "410 GB"]
-    assert told["their cores in use"] == ["0.01", "0.60", "60.00"]
-    assert told["ingest processes"] == ["1", "2", "107"]  # half a core each
-    assert told["Spark's driver: cores"] == ["0.01", "1.00", "100.00"]
-    assert told["raw and measurements a day"] == ["864 MB", "86.4 GB", "8.64 TB"]
-    assert told["5,000 boards at one broker"][0] == "4,960 readings a second"
-    assert told["2 ingests share one broker's messages"][0] == "1,990 and 2,010"
+    found = rows(scale.text(SIZES, COSTS, TRIED))
+    assert found["messages a second"] == ["167", "16,667", "1,666,667"]  # one a board and minute
+    assert found["broker processes"] == ["1", "10", "1,000"]  # 100,000 connections each
+    assert found["their memory"] == ["41 MB", "4.1 GB", "410 GB"]
+    assert found["their cores in use"] == ["0.01", "0.60", "60.00"]
+    assert found["ingest processes"] == ["1", "2", "107"]  # half a core each
+    assert found["Spark's driver: cores"] == ["0.01", "1.00", "100.00"]
+    assert found["raw and measurements a day"] == ["864 MB", "86.4 GB", "8.64 TB"]
+    assert found["5,000 boards at one broker"][0] == "4,960 readings a second"
+    assert found["2 ingests share one broker's messages"][0] == "1,990 and 2,010"
 
 
 def test_ingests_share_and_nothing_is_lost() -> None:

@@ -217,10 +217,10 @@ class _Publisher:
             if not client.connected and _hopeless(client.error):
                 raise PublishError(f"{where} refuses the client: {client.error}")
             if settings.patience and time.monotonic() - since > settings.patience:
-                told = client.error or "no acknowledgement"
+                why = client.error or "no acknowledgement"
                 raise PublishError(
                     f"{where} has acknowledged nothing for {settings.patience} s, with "
-                    f"{pending} messages waiting: {told}"
+                    f"{pending} messages waiting: {why}"
                 )
 
     def _for(self, size: int) -> Client:
@@ -292,9 +292,9 @@ def _hopeless(error: MQTTError | None) -> bool:
 
 def _reasons(rows: Iterable[BadRow]) -> str:
     counted = Counter(row.reason for row in rows)
-    told = [f"{reason} ({n:,} times)" if n > 1 else reason for reason, n in counted.items()]
-    more = len(told) - _SHOWN
-    return "; ".join(told[:_SHOWN]) + (f"; and {more:,} other reasons" if more > 0 else "")
+    texts = [f"{reason} ({n:,} times)" if n > 1 else reason for reason, n in counted.items()]
+    more = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f"; and {more:,} other reasons" if more > 0 else "")
 
 
 def _keep(folder: Path, rows: Iterable[BadRow], batch: int | None) -> Path:
