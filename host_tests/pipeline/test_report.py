@@ -439,6 +439,16 @@ def test_the_terminal_says_the_same(fleet: Figures) -> None:
     }  # fmt: skip
 
 
+def test_the_terminal_lists_the_devices_that_the_page_does(fleet: Figures) -> None:
+    """One whose messages came twice, or after later ones, is well: QoS 1 does that."""
+    well = fleet.devices[0]._replace(
+        name="well", lost=0, reboots=0, silent=False, duplicates=2, reordered=1, received=9
+    )
+    out = io.StringIO()
+    terminal.show(dataclasses.replace(fleet, devices=[*fleet.devices, well]), Console(file=out))
+    assert " steady " in out.getvalue() and " well " not in out.getvalue()
+
+
 def test_what_a_device_without_numbers_lost_is_not_known(fleet: Figures) -> None:
     plug = fleet.devices[0]._replace(name="plug", boots=0, received=5, lost=0)
     mute = plug._replace(name="mute", received=0)

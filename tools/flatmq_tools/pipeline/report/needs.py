@@ -56,6 +56,11 @@ def needs(figures: Figures) -> list[Need]:
     return [need for need in found if need.items]
 
 
+def needy(found: list[Need]) -> set[str]:
+    """Return the names of the devices that need a person."""
+    return {item.name for need in found if need.of_devices for item in need.items}
+
+
 def worst(figures: Figures) -> list[Device]:
     """Return all devices, those that need a person first."""
     rank: dict[str, tuple[int, int]] = {}

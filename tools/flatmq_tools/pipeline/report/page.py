@@ -12,7 +12,7 @@ import jinja2
 
 from . import charts, numbers
 from .figures import Device, Figures
-from .needs import Need, needs, worst
+from .needs import Need, needs, needy, worst
 
 _HERE = Path(__file__).parent
 _LINES = ("blue", "amber", "teal", "red", "violet", "muted")
@@ -41,7 +41,7 @@ def page(figures: Figures, written: datetime.datetime | None = None) -> str:
 
     return template.render(
         figures=figures, needs=found, place=place, moment=moment, numbers=numbers,
-        needy=len({i.name for need in found if need.of_devices for i in need.items} & {*place}),
+        needy=len(needy(found) & {*place}),
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         quiet=numbers.duration(quiet) if quiet and quiet > max(3 * figures.wide, 3600) else "",
         scripts=scripts, hashes=[_hash(script) for script in scripts],

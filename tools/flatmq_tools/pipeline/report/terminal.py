@@ -32,10 +32,8 @@ def show(figures: Figures, console: Console) -> None:
     period = f"{numbers.local(figures.since)} to {numbers.local(figures.until)}"
     for remark in (period, *figures.remarks):
         console.print(Text(remark, style="dim"))
-    worst = [
-        d for d in needs.worst(figures)
-        if d.silent or d.lost or d.duplicates or d.reordered or d.reboots
-    ]  # fmt: skip
+    needy = needs.needy(needs.needs(figures))
+    worst = [device for device in needs.worst(figures) if device.name in needy]
     if not worst:
         return
     heads = list(_HEADS)
