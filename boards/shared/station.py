@@ -24,6 +24,7 @@ READY_MS = 1000  # from `start` to `read` of the sensors
 FLASH_MS = 50  # length of the flash with each reading
 BLINK_MS = 128  # on, then off, while the board identifies itself
 STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
+AWAKE_MS = 60000  # without a broker, until a board with a spool sleeps
 NEWS_MS = 600000  # until the status has new counts of failures; a first one is sent at once
 _LAST_SEQ = 1073741823
 _DAY = 86400
@@ -114,7 +115,7 @@ class Station:
         self._begun = False  # the sensors are measuring
         self.unsent = False  # the pack found no room yet
         self._due = ticks_add(ticks_ms(), READY_MS)
-        self._stuck = self._dark = ticks_ms()
+        self._stuck = self._awake = self._dark = ticks_ms()
         self._known: int | None = None  # while it identifies itself, until when
         self._flash = self._lit = False
         self.led_on = False
@@ -169,13 +170,20 @@ class Station:
             self._error = self.client.error
             print(self._error or "connected")
         if self.client.connected:
-            self._stuck = ticks_ms()
+            self._stuck = self._awake = ticks_ms()
             if self._greeted != self.client.stats.connects or (
                 self._news and ticks_diff(self._next, ticks_ms()) <= 0
             ):
                 self._greet()
             elif self.sleep_for:
                 self._doze()
+        elif (
+            self.sleep_for
+            and self._spool
+            and not self.unsent
+            and ticks_diff(ticks_ms(), self._awake) > AWAKE_MS
+        ):
+            self._sleep()
 
     # Failures
 
@@ -318,6 +326,9 @@ class Station:
             if self.client.publish(self._status, b"asleep", 1, True) is not None:
                 self._said_asleep = True
             return
+        self._sleep()
+
+    def _sleep(self):
         self.client.disconnect()
         if self._spool:
             try:

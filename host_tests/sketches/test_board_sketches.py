@@ -393,6 +393,28 @@ def test_a_board_that_cannot_sleep_goes_on_reading(stand: Stand) -> None:
     assert watcher.pack()["seq"][0] == 2
 
 
+@on_boards("pico_w", "esp32_c3")
+def test_a_sleeping_board_spares_its_battery_while_there_is_no_broker(
+    name: str, stand: Stand
+) -> None:
+    """The readings of each wake are in the spool, and come with a later one."""
+    with Proxy(stand.host, stand.port) as proxy:
+        proxy.refuse()
+        device = stand.device(name)
+        watcher = stand.watcher(device)
+        board = stand.board(name, device, proxy.port, sleep=True, spool=True)
+        for _ in range(2):
+            board.boot("station.AWAKE_MS = 100")
+            assert board.await_("deepsleep") == "deepsleep 1000"
+        proxy.refuse(False)
+        board.boot()
+        packs = [watcher.pack() for _ in range(3)]
+        assert [pack["seq"][0] for pack in packs] == [1, 1, 1]
+        boots = [pack["boot"][0] for pack in packs]
+        assert boots == [boots[0], boots[0] + 1, boots[0] + 2]
+        watcher.status(b"asleep")
+
+
 # What the radio is asked for when a board wakes, besides "on", its power mode and "off".
 FRESH = "connect"
 KEPT = {"pico_w": "10.0.0.7,connect@6",
