@@ -66,7 +66,7 @@ class Wifi:
 
         On a Pico W `lightsleep` requires that.
         """
-        if self.kept:
+        if self.kept and self.up:
             self.kept.keep(self._wlan, self._key[0], seconds)
         self._off()
         if hasattr(self._wlan, "deinit"):

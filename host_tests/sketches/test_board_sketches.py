@@ -397,14 +397,18 @@ def test_a_board_that_cannot_sleep_goes_on_reading(stand: Stand) -> None:
 def test_a_sleeping_board_spares_its_battery_while_there_is_no_broker(
     name: str, stand: Stand
 ) -> None:
-    """The readings of each wake are in the spool, and come with a later one."""
+    """The readings of each wake are in the spool, and come with a later one.
+
+    Where there was no Wi-Fi, the next wake uses none of its addresses.
+    """
     with Proxy(stand.host, stand.port) as proxy:
         proxy.refuse()
         device = stand.device(name)
         watcher = stand.watcher(device)
         board = stand.board(name, device, proxy.port, sleep=True, spool=True)
-        for _ in range(2):
-            board.boot("station.AWAKE_MS = 100")
+        for more in (";in_range = False", ""):
+            board.boot(f"station.AWAKE_MS = 100{more}")
+            assert f"on,{FRESH}" in board.await_("asked ").replace(",pm=16", "")
             assert board.await_("deepsleep") == "deepsleep 1000"
         proxy.refuse(False)
         board.boot()
