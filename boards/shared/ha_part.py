@@ -125,8 +125,8 @@ class HomeAssistant:
         if s.seq != self._seq:
             self._seq = s.seq
             self._look()
-        if getattr(s, "updates", None):
-            self._offer(s.updates, s.client)  # type: ignore[attr-defined,unused-ignore]
+        if s.updates:
+            self._offer(s.updates, s.client)
         if s.led_on != self._lit:
             self._lit = s.led_on
             self._led.set(b"on" if s.led_on else b"off")

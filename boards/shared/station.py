@@ -53,6 +53,8 @@ class Station:
     of seconds to sleep that long as soon as everything is acknowledged.
     """
 
+    updates = None  # the part of that name
+
     def __init__(self, settings, chip, sensors, led=None, wifi=None, link=None, pack=0) -> None:
         device = settings["device"]
         broker = settings["broker"]
@@ -177,12 +179,7 @@ class Station:
                 self._greet()
             elif self.sleep_for:
                 self._doze()
-        elif (
-            self.sleep_for
-            and self._spool
-            and not self.unsent
-            and ticks_diff(ticks_ms(), self._awake) > AWAKE_MS
-        ):
+        elif self.sleep_for and self._spool and self._tired():
             self._sleep()
 
     # Failures
@@ -327,6 +324,12 @@ class Station:
                 self._said_asleep = True
             return
         self._sleep()
+
+    def _tired(self):
+        """Return whether to sleep without a broker: the spool has all that was read."""
+        if self.updates and self.updates.record["state"] == "new":
+            return False  # each boot of a new version is one of its tries
+        return not self.unsent and ticks_diff(ticks_ms(), self._awake) > AWAKE_MS
 
     def _sleep(self):
         self.client.disconnect()

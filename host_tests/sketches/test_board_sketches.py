@@ -378,14 +378,18 @@ def test_a_board_that_always_sleeps(stand: Stand) -> None:
     watcher.order("sleep", retain=True)
 
 
-def test_a_board_that_cannot_sleep_goes_on_reading(stand: Stand) -> None:
-    """Without a broker it is awake, and what it reads is kept."""
+NEW = "station.Station.updates = type('Updates', (), {'record': {'state': 'new'}})"
+
+
+@pytest.mark.parametrize("setup", ["", f"station.AWAKE_MS = 100;{NEW}"])
+def test_a_board_that_cannot_sleep_goes_on_reading(setup: str, stand: Stand) -> None:
+    """Without a broker it is awake, and what it reads is kept. A new version has its time."""
     with Proxy(stand.host, stand.port) as proxy:
         proxy.refuse()
         device = stand.device("pico_w")
         watcher = stand.watcher(device)
         board = stand.board("pico_w", device, proxy.port, sleep=True, spool=True)
-        board.boot()
+        board.boot(setup)
         board.until("turns > 150")  # 20 ms each, and readings every second
         proxy.refuse(False)
         board.await_("deepsleep")
