@@ -130,7 +130,7 @@ MAY_BE_ON_HEAP = {
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
     "v5/auth": {"_packet", "_answer"},
-    "v5/fallback": {"fall_back", "_without"},
+    "v5/fallback": {"fall_back", "_hello", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "size_of", "puts_off"},
     "v5/connack": {"accepted", "limits"},

@@ -41,7 +41,7 @@ def request(
     `requests` of the client. Only the first call, which subscribes to the response topic,
     allocates.
     """
-    if self.level != 5 or not self.replies:
+    if not self.five or not self.replies:
         begin(self)
     self = self.replies  # another local would put the frame on the heap
     return self.request(topic, payload, handler, timeout)
@@ -49,7 +49,7 @@ def request(
 
 def begin(c: "Client5") -> None:
     """Make the Replies object of a client that has none yet."""
-    if c.level != 5:
+    if not c.five:
         raise ValueError("request needs MQTT 5: the client has fallen back to 3.1.1")
     c.replies = Replies(c)
     if c.state == "offline":
