@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 import peer
 from brokers.core import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION
 from brokers.fake import FakeBroker
+from conftest import interpreter_command, library
 from flatmq import Client, MQTTError
 from flatmq.properties import Properties
+from flatmq_tools import interpreter
 from packets import build
 from packets.properties import Id
 from unit.fake_link import Clock
@@ -280,6 +283,34 @@ def test_the_will_and_the_credentials(broker: FakeBroker, user: bytes | None) ->
     assert hello is not None
     assert hello.will is not None
     assert hello.will.payload == b"changed"
+
+
+PROGRAM = """
+from flatmq import Client
+c = Client(b"c", {host!r}, {port}, version=None, user=b"u", password=b"p", auth={auth}, retry_ms=9)
+for _ in range(2):
+    c.start()
+    while not c.connected: c.poll(20)
+    print(c.level)
+    c.disconnect()
+"""
+
+
+@pytest.mark.parametrize("auth", [None, "('M', lambda data: b'a')"])
+def test_a_board_that_falls_back_keeps_its_password(auth: str | None, broker: FakeBroker) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    program = PROGRAM.format(host=broker.host, port=broker.port, auth=auth)
+    done = subprocess.run(
+        [*interpreter_command("micropython", "192k"), "-c", program],
+        env=interpreter.environment(library("micropython")),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split()[-2:] == ["4", "4"], done.stdout + done.stderr
+    hellos = [p.connect for p in broker.received if p.connect]
+    assert [(hello.username, hello.password) for hello in hellos] == [(b"u", b"p")] * 2
 
 
 @pytest.mark.parametrize("before", [True, False])

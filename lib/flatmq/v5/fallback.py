@@ -99,7 +99,7 @@ def fall_back(c: "Client5") -> None:
     head = large.head
     if head:
         head = bytearray(_without(head, large.size))
-    old = c.five, c.end, large.head
+    old = c.five, c.end, c.password, large.head
     try:
         c.hello = hello
         c.version = 4
@@ -116,7 +116,7 @@ def fall_back(c: "Client5") -> None:
         c.q[0:] = queue  # last: what Ctrl-C has stopped before is done again
     except:
         c.version = 5
-        c.five, c.end, large.head = old
+        c.five, c.end, c.password, large.head = old
         c.carry(None)
         raise
     drop("hello", "wire", "properties", "fallback", "packets", "reasons")
