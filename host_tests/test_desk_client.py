@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from brokers.fake import FakeBroker
 from flatmq import Client
 from flatmq_tools import broker
-from flatmq_tools.desk_client import Desk, connect, retained, turns
+from flatmq_tools.desk_client import Desk, connect, follow, retained, turns
+from flatmq_tools.errors import ToolError
 from observer import PATIENCE, until
 
 
@@ -51,6 +53,17 @@ def test_a_program_with_many_open_files_connects(running: broker.Broker) -> None
         for file in held:
             os.close(file)
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+
+def test_a_subscription_refused_after_a_reconnect_ends_the_command() -> None:
+    with FakeBroker() as fake:
+        client = Desk(fake).client("watch")
+        follow(client, ["dev/+/status", "dev/+/log"], print)
+        fake.forbidden = b"/log"
+        fake.end()
+        with pytest.raises(ToolError, match=r"refuses the subscription to .*dev/\+/log"):
+            for _ in turns(client, PATIENCE):
+                pass
 
 
 def test_what_is_retained_ends_though_boards_go_on(running: broker.Broker) -> None:

@@ -79,7 +79,14 @@ MAY_BE_ON_HEAP = {
     "rare/qos2": {"resume"},
     # A message that is dropped, packet identifiers that are used up, and a loss; the last is
     # `remove`.
-    "rare/strays": {"next_id", "next_id.<dictcomp>", "report", "lost", "static string 128"},
+    "rare/strays": {
+        "next_id",
+        "next_id.<dictcomp>",
+        "drop",
+        "report",
+        "lost",
+        "static string 128",
+    },
     "rare/publishing": {"publish_wait"},
     # For SUBSCRIBE, SUBACK and CONNACK; the first is `send`.
     "subs": {"static string 138", "resume", "flush", "other"},
@@ -130,7 +137,7 @@ MAY_BE_ON_HEAP = {
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
     "v5/auth": {"_packet", "_answer"},
-    "v5/fallback": {"fall_back", "_without"},
+    "v5/fallback": {"fall_back", "_hello", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "size_of", "puts_off"},
     "v5/connack": {"accepted", "limits"},

@@ -1234,7 +1234,8 @@ class Oracle:
         block = encoded(
             [(Id.CORRELATION_DATA, self.correlation(i)), (Id.RESPONSE_TOPIC, cases.REPLIES)]
         )
-        if self.accepted(Outgoing(pid, topic, payload, 1, 0, block)):
+        qos = min(self.limits.qos, 1)
+        if self.accepted(Outgoing(pid if qos else min(pid, 0), topic, payload, qos, 0, block)):
             self.slots[i] = number, now
 
     def on_late(self, number: int, now: int) -> None:

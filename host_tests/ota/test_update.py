@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from brokers.fake import FakeBroker
 from flatmq_tools import broker
+from observer import PATIENCE
 from ota.desk import Desk
 
 
@@ -72,6 +74,31 @@ def test_it_goes_on_after_a_reset(desk: Desk) -> None:
     assert "@reset" in desk.life(pieces=5)
     assert part.stat().st_size == 8 * 4096
     assert desk.lives("2") == ["1", "2"]
+
+
+@pytest.mark.parametrize("other", [b"", b"another"])
+def test_a_manifest_that_the_broker_has_forgotten_is_offered_again(
+    other: bytes, desk: Desk
+) -> None:
+    """But not over one that somebody else has offered since."""
+    topic = b"dev/pico-1/ota/manifest"
+    with FakeBroker() as fake:
+        desk.near = fake
+        pushed = desk.push(desk.package())
+        assert fake.until(lambda: "PUBACK" in [p.name for p in fake.received], PATIENCE)
+        (manifest,) = [p.payload for p in fake.onward]
+        # Without it, and in its place the other one, if there is one.
+        fake.kill()
+        fake.publish(topic, other, 1, 1)
+        fake.onward.clear()
+        fake.restart()
+        if other:
+            assert "is offered another update now" in pushed.ended()[1]
+            assert fake.onward == []
+        else:
+            assert fake.until(lambda: fake.onward, PATIENCE)
+            assert (fake.onward[0].payload, fake.onward[0].retain) == (manifest, 1)
+        desk.stop()
 
 
 def test_a_manifest_by_another_key_is_refused(desk: Desk, other_key_file: Path) -> None:

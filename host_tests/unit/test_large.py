@@ -285,9 +285,10 @@ def test_an_acknowledgement_before_its_end_is_not_one(make: Callable) -> None:
 @pytest.mark.parametrize("fault", ["broken at once", "broken", "shrunk"])
 @pytest.mark.parametrize("qos", [0, 1])
 def test_a_file_that_fails_is_given_up_and_reported(fault: str, qos: int, make: Callable) -> None:
-    bench = make().online()
+    reports: list[tuple[int, bytes, str]] = []
+    bench = make(on_dropped=lambda *report: reports.append(report)).online()
     file = File(PAYLOAD, broken={"broken": 700, "broken at once": 0}.get(fault))
-    bench.client.publish_from(b"t", file, qos)
+    pid = bench.client.publish_from(b"t", file, qos)
     if fault == "shrunk":
         file.truncate(600)
     bench.client.publish(b"t", b"after", 1)
@@ -297,6 +298,8 @@ def test_a_file_that_fails_is_given_up_and_reported(fault: str, qos: int, make: 
     assert error.kind == "resource"
     said = "ended after 600 of 5000 bytes" if fault == "shrunk" else "of 5000 bytes"
     assert said in str(error.detail)
+    assert reports == [(pid, b"t", error.detail)]
+    assert bench.client.stats.dropped == 1
     bench.online()
     assert [p.payload for p in bench.published()] == [b"after"]
     assert bench.client.error is None

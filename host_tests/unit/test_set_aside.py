@@ -18,7 +18,7 @@ import peer
 from brokers.scripted import PUBLISH, SUBSCRIBE, Connection, ScriptedBroker
 from packets.strict import Packet, Raw
 from unit.both_versions import VersionBench
-from unit.fake_link import Clock
+from unit.fake_link import Clock, raises
 
 GIVE_UP = 3
 BAD = b"bad"
@@ -342,3 +342,15 @@ def test_a_subscription_that_was_refused_is_asked_for_at_once_after_a_new_start(
     client.disconnect()
     client.start()
     assert broker.run(5, lambda: secret.granted == b"\1")
+
+
+def test_a_dropped_message_is_reported_even_if_another_hook_raises(clock: Clock) -> None:
+    reports = []
+    bench = VersionBench(clock, 4, on_dropped=lambda *report: reports.append(report)).online()
+    client = bench.client
+    pid = client.publish(b"t", b"x", 1)
+    client.ping()
+    client.gate = raises(RuntimeError("the flash is full"))
+    with pytest.raises(RuntimeError):
+        client.drop(pid)
+    assert reports == [(pid, b"t", "dropped by the application")]

@@ -262,3 +262,21 @@ def test_no_auth_is_larger_than_the_broker_accepts(clock: Clock) -> None:
     assert bench.client.connected
     bench.feed(build.ending("AUTH", 0x18, [method]))
     assert (bench.client.error.kind, bench.names()) == ("refused", [])
+
+
+@pytest.mark.parametrize("answers", [[], [0x18], [0x18, 0], [None]])
+def test_an_authentication_that_is_not_answered(answers: list[int | None], clock: Clock) -> None:
+    bench = Bench5(clock, auth=(METHOD, lambda data: b"a"), keepalive=0, ack_timeout=9)
+    bench.accepted(METHODS)
+    bench.pass_time(60_000)
+    bench.client.authenticate()
+    for code in answers:
+        bench.pass_time(5_000)
+        bench.feed(b"\xf0\0" if code is None else _auth(code, METHODS))
+    assert bench.client.connected
+    bench.pass_time(13_000)
+    if answers[-1:] in ([0], [None]):
+        assert bench.client.connected
+    else:
+        error = bench.client.error
+        assert (error.kind, error.detail) == ("timeout", "no acknowledgement in time")

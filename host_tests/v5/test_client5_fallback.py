@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 import peer
 from brokers.core import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION
 from brokers.fake import FakeBroker
+from conftest import interpreter_command, library
 from flatmq import Client, MQTTError
 from flatmq.properties import Properties
+from flatmq_tools import interpreter
 from packets import build
 from packets.properties import Id
 from unit.fake_link import Clock
@@ -129,6 +132,86 @@ def test_what_is_no_answer_of_the_broker(end: Callable[[Bench5], None], clock: C
 MORE = Properties(content_type="x", user=[("a", "b")])
 
 
+def _close(bench: Bench5) -> None:
+    bench.lose()
+
+
+def _answer(data: bytes) -> Callable[[Bench5], None]:
+    return lambda bench: bench.feed(data)
+
+
+NOT_3_1_1 = [
+    _close,
+    _silence,
+    *map(_answer, (REFUSES_LEVEL_5, UNSUPPORTED_VERSION, build.connack())),
+]
+
+
+@pytest.mark.parametrize("end", NOT_3_1_1, ids=["close", "silence", "1", "0x84", "CONNACK of 5"])
+@pytest.mark.parametrize("before", [_close, _answer(OTHERS[2])], ids=["close", "unavailable"])
+def test_a_broker_that_speaks_mqtt_5_alone_and_was_away(
+    before: Callable[[Bench5], None], end: Callable[[Bench5], None], clock: Clock
+) -> None:
+    """Something in front of it answered meanwhile. Nothing that was accepted loses anything."""
+    bench = Bench5(clock, version=None, timeout=2, retry_max_ms=500)
+    client = bench.client
+    client.set_will(b"w", b"gone", 1, True, Properties(will_delay=5))
+    client.publish(b"t", b"x", 1, properties=MORE)
+    client.subscribe(b"t", print, 1, no_local=True)
+    assert client.request(b"ask", b"", print)
+    hello = bench.greet()
+    before(bench)
+    levels = [5]
+    for _ in range(12):
+        levels.append(bench.greet().body[6])
+        (end if levels[-1] == 4 else before)(bench)
+    assert set(levels[-4:]) == {4, 5}
+    while bench.greet() != hello:
+        end(bench)
+    bench.feed(build.connack())
+    assert bench.client.connected
+    sent = bench.packets()
+    assert sent[0].filters[0].no_local
+    by_name = {p.payload: p.properties for p in sent if p.name == "PUBLISH"}
+    assert by_name[b"x"].first(Id.CONTENT_TYPE) == b"x"
+    assert by_name[b""].first(Id.CORRELATION_DATA)
+
+
+@pytest.mark.parametrize("accepts", [4, 5])
+def test_a_will_that_is_set_while_3_1_1_is_tried(accepts: int, clock: Clock) -> None:
+    bench = Bench5(clock, version=None, retry_max_ms=500)
+    bench.greet()
+    bench.feed(REFUSES_LEVEL_5)
+    bench.greet()
+    bench.client.set_will(b"w", b"gone", 1, True, Properties(will_delay=5))
+    if accepts == 4:
+        bench.feed(peer.connack())
+        bench.lose()
+        assert b"\0\1w\0\4gone" in bench.greet().body
+        return
+    bench.feed(REFUSES_LEVEL_5)
+    body = bench.greet().body
+    assert body[6] == 5
+    assert b"\5\x18\0\0\0\5\0\1w\0\4gone" in body
+
+
+@pytest.mark.parametrize("closes", [4, 6])
+def test_the_two_versions_are_tried_in_turn(closes: int, clock: Clock) -> None:
+    """Until the broker accepts one, whatever closed the connections before."""
+    bench = Bench5(clock, version=None, retry_max_ms=500)
+    levels = []
+    for _ in range(closes):
+        levels.append(bench.greet().body[6])
+        bench.lose()
+    assert levels == [5, 5, 4, 4, 5, 5][:closes]
+    if closes == 4:
+        bench.accepted()
+    else:
+        bench.online()
+    assert bench.client.connected
+    assert bench.client.level == (5 if closes == 4 else 4)
+
+
 @pytest.mark.parametrize("answer", OLD, ids=["00 01", "end of file", "0x84"])
 def test_what_was_queued_goes_without_properties(broker: FakeBroker, answer: bytes) -> None:
     broker.level_5 = answer
@@ -200,6 +283,34 @@ def test_the_will_and_the_credentials(broker: FakeBroker, user: bytes | None) ->
     assert hello is not None
     assert hello.will is not None
     assert hello.will.payload == b"changed"
+
+
+PROGRAM = """
+from flatmq import Client
+c = Client(b"c", {host!r}, {port}, version=None, user=b"u", password=b"p", auth={auth}, retry_ms=9)
+for _ in range(2):
+    c.start()
+    while not c.connected: c.poll(20)
+    print(c.level)
+    c.disconnect()
+"""
+
+
+@pytest.mark.parametrize("auth", [None, "('M', lambda data: b'a')"])
+def test_a_board_that_falls_back_keeps_its_password(auth: str | None, broker: FakeBroker) -> None:
+    broker.level_5 = REFUSES_LEVEL_5
+    program = PROGRAM.format(host=broker.host, port=broker.port, auth=auth)
+    done = subprocess.run(
+        [*interpreter_command("micropython", "192k"), "-c", program],
+        env=interpreter.environment(library("micropython")),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split()[-2:] == ["4", "4"], done.stdout + done.stderr
+    hellos = [p.connect for p in broker.received if p.connect]
+    assert [(hello.username, hello.password) for hello in hellos] == [(b"u", b"p")] * 2
 
 
 @pytest.mark.parametrize("before", [True, False])

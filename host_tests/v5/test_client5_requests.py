@@ -137,3 +137,19 @@ def test_a_client_without_a_name_needs_a_response_topic(broker: FakeBroker) -> N
     assert client.request(b"echo", b"x", print)  # the broker has given it one
     until(lambda: broker.subscriptions(b"assigned-1"), client)
     assert list(broker.subscriptions(b"assigned-1")) == [b"reply/assigned-1"]
+
+
+@pytest.mark.parametrize("own", [0, 2])
+def test_a_broker_with_qos_0_alone(own: int, clock: Clock) -> None:
+    bench = Bench5(clock, max_qos=own).accepted((Id.MAXIMUM_QOS, 0))
+    answers = Answers()
+    assert bench.client.request(b"ask", b"x", answers)
+    bench.client.poll()
+    subscribe, request = bench.packets()
+    assert subscribe.filters[0].qos == min(own, 1)
+    assert (request.topic, request.qos) == (b"ask", 0)
+    topic = request.properties.first(Id.RESPONSE_TOPIC)
+    data = request.properties.first(Id.CORRELATION_DATA)
+    more = properties([(Id.CORRELATION_DATA, data)])
+    bench.feed(build.publish(topic, b"y", properties=more))
+    assert answers.seen == [b"y"]

@@ -84,7 +84,6 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     routes: Any = None
     bulk = c.bulk
     stats = c.stats
-    five = c.five  # None, or what handles the packets of MQTT 5
     find = rx.find
     into = memoryview(rx)[size:-2]
     ack = c.ack
@@ -146,7 +145,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             ms = 0  # it has failed, which the application sees first
                         if stream:
                             bulk = c.bulk
-                            five = c.five
+                            five = c.five  # None, or what handles the packets of MQTT 5
                             read = stream.readinto
                             write = stream.write
                             src = c.hello
@@ -404,6 +403,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                                 acked = now
                             if not opened and c.connected:
                                 opened = True
+                                five = c.five  # None after falling back to 3.1.1
                                 at = end
                                 if c.on_connect is not None:
                                     calling = _HOOK

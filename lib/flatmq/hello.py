@@ -16,7 +16,8 @@ def parts_of(c: "Client") -> "tuple[Any, Any, Any, Any]":
     hello = c.hello
     at = 2 + (get_length(hello, 1, 5) & 3) + (12 if c.version == 3 else 10)
     flags = hello[at - 3]
-    blocks = (0, 2) if c.five else ()  # which of the fields are properties
+    five = hello[at - 4] > 4
+    blocks = (0, 2) if five else ()  # which of the fields are properties
     found: list[Any] = []
     while at < len(hello):
         if len(found) in blocks and (flags & 4 or not found):
@@ -27,12 +28,12 @@ def parts_of(c: "Client") -> "tuple[Any, Any, Any, Any]":
             n = at + 2 + (hello[at] << 8 | hello[at + 1])
             found.append(bytes(hello[at + 2 : n]))
         at = n
-    if c.five:
+    if five:
         found.pop(0)
     client_id = found.pop(0)
     will = None
     if flags & 4:
-        block = found.pop(0) if c.five else b""
+        block = found.pop(0) if five else b"\0"
         will = found.pop(0), found.pop(0), flags >> 3 & 3, flags & 32, block
     user = found.pop(0) if flags & 128 else None
     password = found.pop(0) if flags & 64 else None

@@ -59,7 +59,7 @@ def reason(c: "Client", error: "Any", step: "Any", accepted: bool) -> MQTTError:
             261: "CONNACK: return code 5, not authorized",
         }.get(error)
         if c.five and (not text or error > 255):
-            text = load("reasons", "v5.").explained(c, error)
+            text = load("reasons", "v5.").explained(c, error) or text
         if error >> 8 == 1:
             text = text or f"CONNACK: return code {error & 255}"
             made = MQTTError("refused", text, error & 255)

@@ -46,8 +46,8 @@ WRITERS: dict[str, set[str]] = {
     "quiet": {"rare/connecting"},
     "asked": {"engine", "dial", "waiting"},
     "interval tick": {"rare/saying", "v5/connack"},
-    "hello": {"wire"},
-    "password": {"rare/saying", "v5/fallback"},
+    "hello": {"wire", "v5/fallback"},
+    "password": {"rare/saying", "v5/fallback", "v5/hello"},
     "link": {"rare/saying", "bulk_cpython", "umqtt_rare"},
     # What comes in
     "done limit": {"dial", "rare/several", "rare/strays", "subscribing"},

@@ -37,7 +37,7 @@ def publish_from(
     client disconnects: only one such message is accepted at a time, and only once everything
     before it is settled. Messages published after it leave after it. ValueError for a bad topic
     name, and for QoS 2. A file that ends early or cannot be read ends the connection with
-    "resource", and the message is lost.
+    "resource", and the message is set aside.
     """
     if not self.large:
         self.large = Parts(self)
@@ -186,8 +186,7 @@ class Parts:
     def _fail(self):
         text = f"source: ended after {self._done} of {self.size} bytes"
         self.error = MQTTError("resource", text)
-        self._release()
-        self.sending = True  # until the connection is closed: a part of the packet has left
+        self.set_aside(text)
 
     def _release(self):
         self.pid = self.waits = 0
@@ -211,7 +210,7 @@ class Parts:
         if c.five and pid and (self.began or not self.sending):
             c.five.owe(c, pid)  # it takes up a place until the broker has answered
         self._release()
-        self.sending = self.began
+        self.sending = self.began  # until the connection is closed: a part of the packet has left
         c.stats.dropped += 1
         if c.on_dropped:
             c.on_dropped(pid, self._topic, reason)

@@ -62,7 +62,9 @@ def set_credentials(
     client_id, _, _, will = parts_of(self)
     connect(self, client_id, user, None if ask else password, will)
     five: Any = self.five and self
-    self.password = load("hello", "v5.").keep if five and five.auth and not ask else ask
+    if five and not ask and (five.auth or five.unanswered is not None):
+        ask = bool  # see `v5.setup`
+    self.password = ask
 
 
 def reconfigure(

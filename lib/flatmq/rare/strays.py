@@ -79,8 +79,10 @@ def drop(self: "Client", packet_id: int) -> bool:
     if self.large:
         self.large.ahead -= 1  # the broker has not taken it
     p = self.q[p]
-    self.flush()
-    report(self, p, topic, packet_id, reason)
+    try:
+        self.flush()  # which raises what a hook does
+    finally:
+        report(self, p, topic, packet_id, reason)
     return True
 
 

@@ -53,14 +53,15 @@ class Client5(Client):
     requests         calls of `request` that may wait for an answer, 1 to 255
 
     With `version=None` the client tries MQTT 5 first, then 3.1.1 if the broker refuses it or
-    closes the connection twice in a row before CONNACK. `level` says which of them is in use; it
-    does not change after the first connection. In 3.1.1 properties are left out.
+    closes the connection twice in a row before CONNACK, and so on in turn. `level` says which of
+    them is in use; it does not change after the first connection. In 3.1.1 properties are left
+    out.
 
     `incoming` is sent as Receive Maximum. `max_qos` and the number of messages in flight follow
     the limits that the broker reports in `server`.
     """
 
-    level: int  # 5, or 4 after falling back
+    level: int  # 5, or 4 for 3.1.1: the version of the last CONNECT or the next one
     server: "Server"  # what the last CONNACK said
     offers: "list[Any]"  # the same, in their order
     properties: "Any"  # the properties last passed to publish
@@ -84,9 +85,9 @@ class Client5(Client):
     asks: bytes  # the properties of CONNECT
     auth: "Any"
     ends: bool  # the session ends with its connection
-    unanswered: "int | None"  # connections in a row that ended before CONNACK; None if the client
-    # does not fall back to 3.1.1
-    greeting: bool  # the last one did
+    unanswered: "int | None"  # connections in a row that ended before CONNACK, and 2 more in
+    # 3.1.1; None once the version does not change any more
+    greeting: "Any"  # True if the last one did; after a CONNECT of 3.1.1, that of MQTT 5
 
     if TYPE_CHECKING:
         alias = aliasing.alias

@@ -28,11 +28,16 @@ _AUTH = const(128)  # see walk.TABLE
 
 
 def authenticate(self: "Client5") -> None:
-    """Authenticate again while online (section 4.12.1), with the function of `auth`."""
+    """Authenticate again while online (section 4.12.1), with the function of `auth`.
+
+    The connection ends if the broker acknowledges nothing for `ack_timeout`.
+    """
     if not self.auth:
         raise ValueError("authenticate needs a client that was made with auth")
     if self.connected:
         self.acks.extend(_packet(self, _AGAIN, self.auth[1](None)))
+        if 0 not in self.owed:  # as a packet that awaits an answer
+            self.owed.append(0)
 
 
 def _packet(c, reason, data):
@@ -54,9 +59,11 @@ def other(c: "Client5", t: int, end: int) -> "Any":
     if c.began and not c.connected:
         return _AUTH_FIRST
     code = 0 if t == end else c.rx[t]
-    if c.connected and not code and end - t < 2:
-        return None  # success, in the short form
-    return c.five.properties(c, t + 1, end, _AUTH) or _answer(c, code)
+    if c.connected and not code:
+        c.five.settle(c, 0)
+        if end - t < 2:
+            return None  # success, in the short form
+    return c.five.properties(c, t + 1, end, _AUTH) or _answer(c, code) or True
 
 
 def accepted(c: "Client5") -> "Any":

@@ -1,7 +1,7 @@
 """Change CONNECT as only MQTT 5 does (section 3.1). Loaded for one call."""
 
 from ..hello import ask, parts_of
-from ..port import const
+from ..port import const, load
 from ..wire import connect, field, get_length, put_length
 
 TYPE_CHECKING = const(0)
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 _NAMED = const(54)  # a rule: see `v5.reasons`
 
 
-def update(c: "Client5", password: "bytes | str | None") -> None:
+def update(c: "Client5", password: "bytes | str | bool | None") -> None:
     """Set the CONNECT of a client for its next connection.
 
-    `password` is None to keep it. The function of `auth` gives the data.
+    `password` is False to keep it. The function of `auth` gives the data.
     """
+    if c.level < 5:
+        return load("fallback", "v5.").update(c, password)
     data = ask(c.auth[1], None) if c.auth else None
     block = c.asks
     if data is not None:
@@ -26,7 +28,10 @@ def update(c: "Client5", password: "bytes | str | None") -> None:
         put_length(whole, len(block))
         block = bytes(whole + block)
     client_id, user, old, will = parts_of(c)
-    connect(c, client_id, user, old if password is None else password, will, block)
+    connect(c, client_id, user, old if password is False else password, will, block)
+    if password is False and not c.auth and c.unanswered is None:
+        c.password = None  # nothing changes any more
+    return None
 
 
 def rename(c: "Client5", name: bytes) -> int:
@@ -38,8 +43,3 @@ def rename(c: "Client5", name: bytes) -> int:
     if not client_id:
         connect(c, name, user, password, will)
     return _NAMED if client_id else 0
-
-
-def keep() -> None:
-    """Return None: the password stays, and only the data of `auth` change."""
-    return None

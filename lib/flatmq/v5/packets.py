@@ -87,7 +87,7 @@ def greeted(c: "Client5", t: int, end: int) -> "Any":
     """Handle CONNACK."""
     sure = c.rx[t] == 1 and c.trusted
     try:
-        what = load("connack", "v5.").accepted(c, t, end)
+        what = load("connack" if c.level > 4 else "fallback", "v5.").accepted(c, t, end)
     except MemoryError:  # the next connection tries it again
         if sure and not c.connected:
             c.trusted = 2
@@ -177,14 +177,15 @@ def late(c: "Client5", ms: int) -> int:
 def close(c: "Client5", error: "Any", began: int) -> None:
     """Begin with the end of a connection: see `dial.lost`.
 
-    If the broker broke a rule, a DISCONNECT says which, unless a part of a packet has left.
+    If the broker broke a rule of MQTT 5, a DISCONNECT says which, unless a part of a packet has
+    left.
     """
     c.greeting = c.greeting or c.state == "greeting"
     c.inflight = c.slots
     if c.alone is c.flow:
         c.alone = None
     c.flow = None
-    if error.__class__ is int and error >> 8 != 1 and error & 255 > 15 and began & 1:
+    if error.__class__ is int and error >> 8 != 1 and error & 255 > 15 and began & c.level & 1:
         try:  # noqa: SIM105 (there is no contextlib on a board)
             load("reasons", "v5.").send(c, error & 255)
         except Exception:
@@ -205,11 +206,5 @@ def lost(c: "Client5", error: "Any") -> None:
     if c.replies:
         c.replies.late(0)
     if c.unanswered is not None:
-        # Ctrl-C and a failed TLS handshake say nothing about the broker's version.
-        if c.greeting and c.error and c.error.kind == "closed":
-            c.unanswered += 1
-        elif c.unanswered < 2:
-            c.unanswered = 0
-        if c.unanswered >= 2:
-            load("fallback", "v5.").fall_back(c)
+        load("fallback", "v5.").lost(c)
     c.greeting = False

@@ -106,6 +106,8 @@ def explained(c: "Client5", what: int) -> str:
     """Return the text for a CONNACK that refuses, or for a rule that a packet breaks."""
     code = what & 255
     if what >> 8 == 1:
+        if code < 128 and c.level < 5:
+            return ""  # as in 3.1.1
         if code < 128:
             return f"CONNACK of MQTT 3.1.1: return code {code}"
         return text("CONNACK", code, c)

@@ -34,14 +34,15 @@ def request(
 ) -> bool:
     """Publish a request at QoS 1, and call `handler(message)` with the answer.
 
-    It is called as `handler(None)` if none has come after `timeout` seconds, 1 to 65,535.
+    The QoS is 0 if the broker supports no other. `handler(None)` is called if no answer has come
+    after `timeout` seconds, 1 to 65,535.
     Answers go to the client's `response_topic`.
 
     Returns False if there is no room for the message, or for another waiting request: see
     `requests` of the client. Only the first call, which subscribes to the response topic,
     allocates.
     """
-    if self.level != 5 or not self.replies:
+    if not self.five or not self.replies:
         begin(self)
     self = self.replies  # another local would put the frame on the heap
     return self.request(topic, payload, handler, timeout)
@@ -49,7 +50,7 @@ def request(
 
 def begin(c: "Client5") -> None:
     """Make the Replies object of a client that has none yet."""
-    if c.level != 5:
+    if not c.five:
         raise ValueError("request needs MQTT 5: the client has fallen back to 3.1.1")
     c.replies = Replies(c)
     if c.state == "offline":
@@ -81,7 +82,7 @@ class Replies:
             p.block = bytearray(p.block)  # type: ignore[assignment]
             self._blocks.append(p)
             self._at = p.block.find(data)  # where the correlation data is
-        client.subscribe(topic, self._answered, 1)
+        client.subscribe(topic, self._answered, min(1, client.own_qos))
 
     def request(self, topic, payload, handler, timeout: int) -> bool:
         """Publish a request: see `Client5.request`."""
@@ -103,7 +104,7 @@ class Replies:
         self._blocks[i].block[self._at : self._at + 4] = self._data[i]
         self._client.properties = self._client  # the block has changed
         i = self._blocks[i]
-        return self._client.publish(topic, payload, 1, False, i)
+        return self._client.publish(topic, payload, min(1, self._client.max_qos), False, i)
 
     def _count(self, data):
         """Increment the number in the last three bytes."""

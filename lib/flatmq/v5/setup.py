@@ -82,8 +82,9 @@ def setup(
     load("setup", "").setup(c, *args, version=5, five=packets, **given)
     if version is None and not c.clean:  # the rule of 3.1.1
         number("client_id length", len(load("hello", "").parts_of(c)[0]), 1, 65535)
-    if auth and not c.password:
-        c.password = load("hello", "v5.").keep
+    if (auth or version is None) and not c.password:
+        # It returns False: the password stays, and the rest of CONNECT changes.
+        c.password = bool  # type: ignore[assignment]
     if not MICROPYTHON:  # where a message has no __getattr__
         Message(c.rx, c)
         load("carry", "v5.").begin(c)

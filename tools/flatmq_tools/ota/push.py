@@ -6,6 +6,8 @@ import base64
 import binascii
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from flatmq import Client
 from flatmq.message import Message
 
-from ..desk_client import Desk, connect, printable, retain, turns
+from ..desk_client import PATIENCE_MS, Desk, connect, printable, retain, turns
 from . import boards, keys
 from .package import PIECE, Package, read
 
@@ -71,21 +73,31 @@ class Server:
         """How far each board has come, in bytes."""
         self.outcomes: dict[str, Outcome] = {}
         self._offered = False
+        self._due = math.inf  # until when the broker must have sent the manifest that it retains
+        client.on_connect = self._on_connect
         self.replaced = False
         """Whether another manifest, or none, is offered instead."""
-        self.offering = client.subscribe(f"{to}/ota/manifest", self._on_manifest, 1)
+        self.topic = f"{to}/ota/manifest".encode()
+        self.offering = client.subscribe(self.topic, self._on_manifest, 1)
         self.asking = client.subscribe(b"dev/+/ota/get", self._on_request, 1)
         self.telling = client.subscribe(b"dev/+/ota/status", self._on_status, 1)
 
     def answer(self) -> None:
-        """Answer what boards have asked for."""
+        """Answer what boards have asked for, and offer a manifest that the broker has lost."""
+        if self._client.connected and time.monotonic() >= self._due:
+            self._due = math.inf
+            self._waiting[self.topic] = self._text
         for topic, piece in list(self._waiting.items()):
-            if self._client.publish(topic, piece, 1) is None:
+            if self._client.publish(topic, piece, 1, topic == self.topic) is None:
                 break
             del self._waiting[topic]
         self._client.flush()
 
+    def _on_connect(self, _client: Client) -> None:
+        self._due = time.monotonic() + PATIENCE_MS / 1000
+
     def _on_manifest(self, message: Message) -> None:
+        self._due = math.inf
         own = message.payload == self._text
         self.replaced = self._offered and not own
         self._offered |= own
@@ -130,7 +142,7 @@ def main(
     client = desk.client("ota", tx_size=16 * (PIECE + 100), inflight=64)
     server = Server(client, package, text, to)
     connect(client, server.offering, server.asking, server.telling)
-    retain(client, f"{to}/ota/manifest", text)
+    retain(client, server.topic.decode(), text)
     console.print(
         f"{package.version} for {package.board}: {len(package.archive):,} bytes to {to}; Ctrl-C "
         "ends it, and the board goes on when it is started again",
