@@ -84,6 +84,7 @@ MAY_BE_ON_HEAP = {
         "next_id.<dictcomp>",
         "drop",
         "report",
+        "other",
         "lost",
         "static string 128",
     },
@@ -98,6 +99,7 @@ MAY_BE_ON_HEAP = {
         "encode.<listcomp>",
         "static string 82",
         "static string 159",
+        "static string 159.<listcomp>",
     },
     # `__call__`; once for each connection.
     "sas": {"SAS.static string 9", "_quoted"},

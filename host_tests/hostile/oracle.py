@@ -287,7 +287,7 @@ class Oracle:
             self.unacknowledged += ms
         if self.state == "online":
             for r in self.requests:
-                r.waited += ms
+                r.waited += 0 if r.refused else ms
             if self.mixed == 1 or (self.single and not self.answered):
                 self.unponged += ms
         self.pings += 1 + (self.limits.keep_alive is not None)
@@ -640,6 +640,7 @@ class Oracle:
         # Those are in front of the others from now on.
         self.out = self.released + [m for m in self.out if m not in self.released]
         waiting = [r for r in self.requests if r.filters and self.same]
+        waiting = [r for r in waiting if not (r.replaced and r.is_due)]
         if p.present and trusted:
             self.requests = waiting
         else:
@@ -768,8 +769,16 @@ class Oracle:
                     if len(p.codes) != len(r.asked):
                         raise Broken("more or fewer codes than filters", PROTOCOL_ERROR)
                     codes = zip(r.asked, p.codes, strict=True)
+                    known = r.granted
                     r.granted = bytes(code for f, code in codes if f in r.filters)
-                self.requests.remove(r)
+                    r.refused = min(r.granted, default=0) > 127 and r in self.subscriptions
+                    if r in self.subscriptions and r.granted != known:
+                        told = [(0, r.filters[i]) for i, n in enumerate(r.granted) if n > 127]
+                        self.drops += told
+                        self.dropped -= len(told)  # those are not counted
+                r.is_due = r.refused
+                if not r.refused:
+                    self.requests.remove(r)
                 r.pid = r.strikes = r.waited = self.unacknowledged = 0
                 self.apart = self.apart and bool(self.requests)
                 return
@@ -1152,11 +1161,12 @@ class Oracle:
     def may_be_late(self, r: Request) -> bool:
         """Return whether a request may wait.
 
-        The peer has closed on it, or on one like it; or PINGRESP has to come first.
+        The peer has refused it, or closed on it, or on one like it; or PINGRESP has to come first.
         """
         others = self.requests[: self.requests.index(r)]
-        alike = any(each.strikes and set(each.filters) & set(r.filters) for each in others)
-        return bool(r.strikes or self.apart or self.mixing) or alike
+        waits = [each for each in others if each.strikes or each.refused]
+        alike = any(set(each.filters) & set(r.filters) for each in waits)
+        return bool(r.strikes or self.apart or self.mixing) or r.refused or r.replaced or alike
 
     def fresh(self, pid: int) -> None:
         """A packet identifier that is given out."""
@@ -1268,6 +1278,7 @@ class Oracle:
             if done:
                 for r in old:
                     self.subscriptions.remove(r)
+                    r.replaced = True
                 self.narrow([r for r in self.requests if r.number is None], filters)
                 self.subscriptions.append(self.new_request(filters, number, qos))
                 self.requests.append(self.subscriptions[-1])

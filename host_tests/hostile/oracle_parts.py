@@ -99,12 +99,15 @@ class Request:
         self.waited = 0  # ms for that, or to leave, on this connection
         self.strikes = 0  # times that the peer may have closed the connection on it
         self.granted: bytes | None = None
+        self.refused = False  # the broker has refused it, and it is tried again later
+        self.replaced = False  # by another one to the same filters, maybe before it was out
         self.asked = filters  # as they were in the packet
         self.variants = [filters]  # what they may be in it: some were given up before it was out
 
     def due(self) -> None:
         """It is to be written."""
         self.is_due = True
+        self.refused = False
         self.pid = 0
         self.variants = [self.filters]
 

@@ -79,6 +79,80 @@ def test_a_request_that_is_never_answered_is_tried_after_growing_pauses(
     assert reports == [(0, b"t", "the broker has not answered this topic filter")]
 
 
+def next_request(bench: VersionBench) -> peer.Packet:
+    """Return the next SUBSCRIBE, which comes alone."""
+    for _ in range(HOUR):
+        packets = live(bench, 1, step=500)
+        if packets:
+            (request,) = packets
+            assert request.first >> 4 == SUBSCRIBE
+            return request
+    raise AssertionError("no request")
+
+
+def test_a_refused_subscription_is_tried_again_after_growing_pauses(make: Make) -> None:
+    """The broker's access control may be ill for a while. The application learns of it once."""
+    reports = []
+    bench = kept(make, on_dropped=lambda *why: reports.append(why))
+    subscription = bench.client.subscribe(b"t", print, 1)
+    request = next_request(bench)
+    pauses = []
+    for _ in range(13):
+        bench.feed(peer.suback(request.pid, 0x80))
+        assert subscription.granted == b"\x80"
+        begun = bench.clock.now
+        request = next_request(bench)
+        pauses.append((bench.clock.now - begun) / 1000)
+    assert pauses[0] < 12 and pauses == sorted(pauses)
+    assert 600 <= pauses[-1] <= 612
+    assert reports == [(0, b"t", "the broker refuses this filter: 0x80")]
+    bench.lose()
+    bench.online(present=True)  # maybe it was started again
+    (request,) = live(bench, 0.1)
+    bench.feed(peer.suback(request.pid, 1))
+    assert subscription.granted == b"\1"
+    assert live(bench, HOUR, step=500) == []
+
+
+def test_one_refused_filter_of_several_is_reported(make: Make) -> None:
+    """It is not tried again: that would bring the retained messages of the others each time."""
+    reports = []
+    bench = kept(make, on_dropped=lambda *why: reports.append(why))
+    for present in (True, False):
+        if not present:
+            bench.lose()
+            bench.online()
+        else:
+            subscription = bench.client.subscribe([b"a", b"b", b"c"], print, 1)
+        request = next_request(bench)
+        bench.feed(peer.suback(request.pid, 1, 0x80, 0))
+        assert subscription.granted == b"\1\x80\0"
+        assert live(bench, HOUR, step=500) == []
+        assert reports == [(0, b"b", "the broker refuses this filter: 0x80")]
+
+
+@pytest.mark.parametrize("then", ["subscribe", "unsubscribe", "withdraw"])
+def test_a_refused_subscription_holds_nothing_up(then: str, make: Make) -> None:
+    """Neither another one to the same filter nor its end waits for the next try."""
+    bench = kept(make)
+    client = bench.client
+    first = client.subscribe(b"t", print, 1)
+    bench.feed(peer.suback(next_request(bench).pid, 0x80))
+    if then == "subscribe":
+        client.subscribe(b"t", print, 0)
+    elif then == "unsubscribe":
+        client.unsubscribe(b"t")
+    else:
+        client.withdraw(first)
+    packets = live(bench, 0.1)
+    assert [p.first >> 4 for p in packets] == {"subscribe": [8], "unsubscribe": [10]}.get(then, [])
+    for packet in packets:
+        bench.feed(
+            peer.suback(packet.pid, 0) if then == "subscribe" else peer.unsuback(packet.pid)
+        )
+    assert live(bench, HOUR, step=500) == []
+
+
 def ends_without_pingresp(bench: VersionBench, traffic: Iterable[bytes]) -> None:
     """Assert that a PINGREQ without an answer ends the connection, whatever else comes in."""
     assert [packet.first >> 4 for packet in bench.sent()] == [PINGREQ]

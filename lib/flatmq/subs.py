@@ -1,7 +1,8 @@
 """SUBSCRIBE and UNSUBSCRIBE: what is asked for, the packets and the answers. Kept while online.
 
-A subscription is never given up. If the broker closes the connection on it, or breaks a rule in
-its answer, it is tried again with growing pauses, while everything else flows: see `strays.lost`.
+A subscription is never given up. If the broker refuses it, closes the connection on it, or breaks
+a rule in its answer, it is tried again with growing pauses, while everything else flows: see
+`strays.other` and `strays.lost`.
 """
 
 from . import port
@@ -147,15 +148,18 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
         c.stats.strays += 1
         return None
     granted = bytearray()
+    worst = 0
     if codes:
         if len(codes) != len(r.asked):
             return _CODES  # the request stays unanswered
         for i in range(len(codes)):
             if r.asked[i] in r.filters:
                 granted.append(codes[i])
-    r.id = r.pause = r.strikes = 0
-    r.granted = bytes(granted)
-    c.requests.remove(r)
+                worst |= codes[i]
+    if worst < 128 or not load("strays").other(c, r, granted):
+        r.id = r.pause = r.strikes = 0
+        r.granted = bytes(granted)
+        c.requests.remove(r)
     if not c.requests:
         c.apart = False
     elif c.apart:

@@ -75,10 +75,12 @@ def update(
     """
     parts = [difference(s, gone) for s in known]
     left = [s for i, s in enumerate(known) if parts[i][0]]
-    # Without its last filter, one that was not sent yet is withdrawn.
-    requests = [r for r in c.requests if r.id or r in left or r not in known]
+    kept = left if kept is None else kept
+    # What is not sent yet is withdrawn without its last filter, or if another one replaces it.
+    others = [r for r in c.requests if r.handler is None and r not in known]
+    requests = [r for r in c.requests if r.id or r in left or r in kept or r in others]
     requests.append(new)
-    keep(c, left if kept is None else kept)
+    keep(c, kept)
     for s in known:
         s.filters, s.names, s.granted = parts.pop(0)
         if not (s.id or s.filters):

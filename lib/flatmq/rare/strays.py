@@ -1,7 +1,8 @@
 """Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
 
+from .. import port
 from ..engine import end_of, id_of
-from ..port import const
+from ..port import const, ticks_add
 from ..queue import find, release
 
 TYPE_CHECKING = const(0)
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .. import Client
-    from ..message import Message
+    from ..message import Message, Subscription
 
 _PAUSE = const(1000)  # ms before a subscription is tried again: this,
 _LONGEST = const(600000)  # doubled up to this
@@ -137,6 +138,28 @@ def give_up(c: "Client", m: "Message") -> None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
 
 
+def other(c: "Client", r: "Subscription", codes: bytearray) -> bool:
+    """Handle a SUBACK that refuses topic filters. They are reported once.
+
+    Returns whether the request is put off: if all are refused. Otherwise each try would bring the
+    retained messages of the others again.
+    """
+    if r not in c.subscriptions:
+        return False  # an UNSUBACK, or nobody asks for it any more
+    known = r.granted
+    r.granted = bytes(codes)
+    again = min(codes) > 127 and r.names != [b""]  # one of umqtt's, whose call raises
+    if again:
+        r.id = r.strikes = 0
+        r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST)
+        r.due = ticks_add(port.ticks_ms(), r.pause)
+    if r.granted != known and c.on_dropped is not None:
+        for i in range(len(codes)):
+            if codes[i] > 127:
+                c.on_dropped(0, r.filters[i], f"the broker refuses this filter: {codes[i]:#x}")
+    return again
+
+
 def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: bool) -> None:
     """Handle the end of an accepted connection, maybe because of a request that was in flight.
 
@@ -145,6 +168,9 @@ def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: b
     With more, requests are sent one at a time from now on, and messages wait for them. `error` and
     `step`: see `dial.lost`; `flight`: see `dial.mark`.
     """
+    for r in c.requests:
+        if not r.strikes:
+            r.pause = 0  # refused or put off before: the broker may take it now
     n = c.subs.count(c)
     reason = "closed the connection on"
     if error.__class__ is int and error > _RULE and step >> 4 in _ANSWERS:

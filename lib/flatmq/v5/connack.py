@@ -78,9 +78,6 @@ def accepted(c: "Client5", t: int, end: int) -> "Any":
     c.max_qos = min(c.own_qos, offers[_MAX_QOS])
     c.topic = c  # its QoS may be too high now
     c.owed[:] = []
-    for r in c.requests:
-        if not r.strikes:
-            r.pause = 0  # the broker may take it now: see `flow`
     if c.pending and (c.strict or c.max_qos < 2 or c.aliases or c.large):
         load("flow", "v5.").admit(c, flags == 1 and c.trusted)
     c.aliases = 0  # they end with their connection
