@@ -120,6 +120,28 @@ def test_a_batch_is_on_the_disk_before_readers_see_it(
     assert inodes(entry, entry.parent) <= after
 
 
+def test_every_file_of_a_table_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could open a table whose last checkpoint is torn."""
+    synced: set[int] = set()
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        fsync(file)
+        synced.add(os.fstat(file).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    rows = pa.table({"n": [1, 2]})
+    grows = Delta(tmp_path / "grows")
+    for number in range(101):
+        grows.add([rows], rows.schema, "one", number)
+    files = [*Path(grows.folder).rglob("*")]
+    assert any(file.name.endswith(".checkpoint.parquet") for file in files)
+    left = {file.name for file in files if file.stat().st_ino not in synced}
+    assert left == {"_last_checkpoint"}  # readers do without it
+
+
 def test_a_snapshot_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
     """Its times are in UTC, whatever the zone of the session."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")

@@ -7,6 +7,7 @@ Nothing is renamed, so this is right on an object store too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -182,9 +183,12 @@ class Delta:
             )  # fmt: skip
             known.update_incremental()
         if self._local is not None:
-            # Others may have committed before and after it.
+            # Others may have committed before and after it. Nobody could open a table whose last
+            # entry, or last checkpoint, is torn.
             for version in range(before + 1, known.version() + 1):
-                durable.path(self._local / _LOG / f"{version:020d}.json")
+                for end in ("json", "checkpoint.parquet"):
+                    with contextlib.suppress(FileNotFoundError):
+                        durable.path(self._local / _LOG / f"{version:020d}.{end}")
             durable.upwards(self._local / _LOG, self._local.parent)
 
 
