@@ -138,7 +138,7 @@ class Delta:
         by     the column by which a new table is partitioned
         where  a condition on that column: only such rows are replaced
         """
-        known = self.newest()
+        known = self._table or self.newest()
         before, old = (-1, set()) if known is None else (known.version(), _paths(known))
         write_deltalake(
             known or self.folder, rows, mode="overwrite", partition_by=by, predicate=where,
