@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 import sizes
-from flatmq_tools.pipeline import delta
+from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs import limits
 from flatmq_tools.pipeline.jobs.limits import FAR, MOST
 from flatmq_tools.pipeline.state import forget, groups, snapshots
@@ -422,6 +423,7 @@ def test_a_refresh_that_is_cut_off_is_made_up_for(
     drawn = random.Random(6)
     events = fleet(drawn, 12, 12)
     file = tmp_path / "state" / "s.sqlite"
+    replace = Delta.replace
     first = 0
     for batch, part in enumerate(split(drawn, events, 13)):
         with Store(file) as store:
@@ -431,10 +433,10 @@ def test_a_refresh_that_is_cut_off_is_made_up_for(
 
         def cut(*table: Any, left: list[None] = left, **more: Any) -> None:
             left.pop()  # an IndexError is the kill
-            delta.replace(*table, **more)
+            replace(*table, **more)
 
         with monkeypatch.context() as patch, contextlib.suppress(IndexError):
-            patch.setattr(snapshots, "replace", cut)
+            patch.setattr(Delta, "replace", cut)
             Snapshots(file, str(tmp_path)).refresh()
         assert len(left) == 0
     Snapshots(file, str(tmp_path)).refresh()
@@ -463,6 +465,14 @@ def test_a_refresh_writes_no_row_of_a_closed_boot_again(tmp_path: Path) -> None:
             uris = {name: DeltaTable(str(tmp_path / name)).file_uris() for name in found}
             assert found == {name: {u for u in uris[name] if "part=0/" not in u} for name in found}
             assert all(found.values())
+        # What a user removes meanwhile is written again, with the refresh after one that fails.
+        shutil.rmtree(tmp_path / "health")
+        include(State(store), [Event(3 * DAY + 600.0, "a", 2, 20)], 200, 200)
+        with pytest.raises(DeltaError):
+            snapshots.refresh()
+        snapshots.refresh()
+        health = DeltaTable(str(tmp_path / "health")).to_pyarrow_table()
+        assert sorted(health["boot"].to_pylist()) == [1, 2]
 
 
 def test_a_state_of_an_earlier_day_is_what_the_tables_say(tmp_path: Path) -> None:

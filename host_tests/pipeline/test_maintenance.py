@@ -49,9 +49,9 @@ def _files(table: Path) -> int:
     return len(list(table.rglob("*.parquet"))) - len(list(table.glob("_delta_log/*.parquet")))
 
 
-def _age(table: Path) -> None:
-    """Let two days pass for the files of a table, and for what its log says of them."""
-    then = time.time() - 2 * 86_400
+def _age(table: Path, seconds: int = 2 * 86_400) -> None:
+    """Let time pass for the files of a table, and for what its log says of them."""
+    then = time.time() - seconds
     for path in table.rglob("*"):
         if path.is_file():
             os.utime(path, (then, then))
@@ -124,8 +124,6 @@ def test_what_replaces_something_is_on_the_disk_before_that_goes(
         monkeypatch.setattr(DeltaTable, name, noted)
     _work(tmp_path)
     assert steps == ["sync", "vacuum", "create_checkpoint", "sync", "cleanup_metadata"]
-    delta.replace(pa.table({"n": [1]}), tmp_path / "devices")
-    assert steps[5:] == ["sync"]
 
 
 def test_a_run_goes_on_meanwhile(tmp_path: Path) -> None:
@@ -283,10 +281,13 @@ def test_a_run_removes_old_days_and_goes_on(
     assert any(line.startswith("removed 1 day before ") for line in lines)
 
 
-def test_a_table_that_is_replaced_is_read_from_a_few_commits(tmp_path: Path) -> None:
+def test_a_table_that_is_replaced_has_a_short_log(tmp_path: Path) -> None:
     """So to replace it takes as long after a thousand times."""
-    rows = pa.table({"n": [1]})
+    log = tmp_path / "devices" / "_delta_log"
     for _ in range(25):
-        delta.replace(rows, tmp_path)
-    last = json.loads((tmp_path / "_delta_log" / "_last_checkpoint").read_text())
-    assert DeltaTable(tmp_path).version() - last["version"] < 10
+        delta.Delta(log.parent).replace(pa.table({"n": [1]}))
+    last = json.loads((log / "_last_checkpoint").read_text())
+    assert DeltaTable(log.parent).version() - last["version"] < 10
+    _age(log.parent, 7200)
+    assert _work(tmp_path) == []
+    assert len([*log.iterdir()]) < 5

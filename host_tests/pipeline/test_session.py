@@ -49,10 +49,12 @@ def test_the_home_of_spark_is_made_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 _OF_OURS = """
-import sys, threading
+import os, signal, sys, threading
 from flatmq_tools.pipeline.session import session
 
 spark = session("local[2]")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.killpg(0, signal.SIGTERM)
 inside = threading.Event()
 
 def batch(rows, number):
@@ -93,11 +95,14 @@ spark.stop()
 def test_a_session_says_nothing_and_keeps_what_was_set(
     script: str, printed: str, tmp_path: Path
 ) -> None:
-    """Also if a query is stopped within a batch. The process has a session of its own."""
+    """Also if a query is stopped within a batch, and if its process group gets a signal.
+
+    The process has a session of its own.
+    """
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=240, check=False, start_new_session=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, printed), done.stderr
     if script == _OF_OURS:

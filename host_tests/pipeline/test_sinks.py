@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from flatmq_tools.pipeline import delta, delta_batches
-from flatmq_tools.pipeline.delta import arrow, replace
+from flatmq_tools.pipeline.delta import arrow
 from flatmq_tools.pipeline.delta_batches import BYTES, BatchesError, Reader
 from flatmq_tools.pipeline.sinks import Delta
 from pipeline.messages import read, values_of
@@ -120,13 +120,38 @@ def test_a_batch_is_on_the_disk_before_readers_see_it(
     assert inodes(entry, entry.parent) <= after
 
 
+def test_every_file_of_a_table_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could open a table whose last checkpoint is torn."""
+    synced: set[int] = set()
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        fsync(file)
+        synced.add(os.fstat(file).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    rows = pa.table({"n": [1, 2], "part": [1, 2]})
+    grows, replaced = Delta(tmp_path / "grows"), Delta(tmp_path / "re placed")
+    for number in range(101):
+        grows.add([rows], rows.schema, "one", number)
+    for _ in range(11):
+        replaced.replace(rows, by="part")
+    for table in (grows, replaced):
+        files = [*Path(table.folder).rglob("*")]
+        assert any(file.name.endswith(".checkpoint.parquet") for file in files)
+        left = {file.name for file in files if file.stat().st_ino not in synced}
+        assert left == {"_last_checkpoint"}  # readers do without it
+
+
 def test_a_snapshot_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
     """Its times are in UTC, whatever the zone of the session."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         for rows in (5, 3):
             table = spark.range(rows).selectExpr("timestamp_seconds(86400) AS at")
-            replace(arrow(table), tmp_path / "now")
+            Delta(tmp_path / "now").replace(arrow(table))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     times = [row["at"] for row in read(tmp_path / "now")]

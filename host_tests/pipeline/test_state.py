@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import sqlite3
 import tempfile
 import threading
 from collections import defaultdict
@@ -213,7 +215,12 @@ def test_a_file_of_another_version_is_refused_or_made_again(tmp_path: Path) -> N
     file = tmp_path / "state.sqlite"
     store = Store(file)
     included(State(store), [Pack("a", 1, 1, 1)])
-    store.db.execute("PRAGMA user_version = 99")
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA user_version = 99")
+        with pytest.raises(StateError, match=r"state\.sqlite is of a later edition of flatmq"):
+            Store(file)
+        db.execute("PRAGMA user_version = 1")
+    assert store.place() == Place("query", 0, 1)
     store.close()
     with Store(file) as again:
         assert again.place() is None

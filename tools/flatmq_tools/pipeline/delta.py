@@ -7,11 +7,12 @@ Nothing is renamed, so this is right on an object store too.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -27,15 +28,18 @@ if TYPE_CHECKING:
 GRACE = 24
 """Hours for which replaced files and old entries of the log stay, for readers that began before
 and for queries that are behind."""
-_CONFIGURATION = {
-    "delta.deletedFileRetentionDuration": f"interval {GRACE} hours",
-    "delta.logRetentionDuration": f"interval {GRACE} hours",
-    # Only `maintenance` knows what the queries have still to read.
-    "delta.enableExpiredLogCleanup": "false",
-}
-_OFTEN = {"delta.checkpointInterval": "10"}
-"""For a table that is replaced: each time its log is read from the last checkpoint on."""
+_SNAPSHOT_GRACE = 1
+"""The same of a table that is replaced, which no query follows. Each commit lists its log."""
 _LOG = "_delta_log"
+
+
+def _configuration(hours: int) -> dict[str, str]:
+    return {
+        "delta.deletedFileRetentionDuration": f"interval {hours} hours",
+        "delta.logRetentionDuration": f"interval {hours} hours",
+        # Only `maintenance` knows what the queries have still to read.
+        "delta.enableExpiredLogCleanup": "false",
+    }
 
 
 class SinkError(RuntimeError):
@@ -66,7 +70,7 @@ class Delta:
 
     def last(self, writer: str) -> int | None:
         """Return the number of the last batch of that writer; None if the table has none."""
-        table = self._newest()
+        table = self.newest()
         return None if table is None else table.transaction_version(writer)
 
     def write(self, rows: DataFrame, query: str, batch_id: int) -> None:
@@ -95,7 +99,7 @@ class Delta:
 
         Raises SinkError as `add` does.
         """
-        known = self._newest()
+        known = self.newest()
         days = self._partitions()
         columns = None
         if known is not None:
@@ -110,7 +114,7 @@ class Delta:
 
     def commit(self, added: Sequence[Added], schema: pa.Schema, writer: str, number: int) -> int:
         """Add the files of a batch, as `add` does."""
-        known = self._newest()
+        known = self.newest()
         self._check(writer, number)
         if known is not None and not added:
             return 0
@@ -119,7 +123,7 @@ class Delta:
         try:
             self._commit(known, schema, added, transaction)
         except DeltaError as error:
-            created, known = known is None, self._newest()
+            created, known = known is None, self.newest()
             self._check(writer, number, error)
             if known is None or not created:
                 raise
@@ -127,6 +131,25 @@ class Delta:
             self._commit(known, schema, added, transaction)
         self.rows += count
         return count
+
+    def replace(self, rows: pa.Table, by: str | None = None, where: str | None = None) -> None:
+        """Have the table be these rows alone, in one step.
+
+        by     the column by which a new table is partitioned
+        where  a condition on that column: only such rows are replaced
+        """
+        known = self._table or self.newest()
+        before, old = (-1, set()) if known is None else (known.version(), _paths(known))
+        write_deltalake(
+            known or self.folder, rows, mode="overwrite", partition_by=by, predicate=where,
+            schema_mode=None if where else "overwrite",
+            configuration=_configuration(_SNAPSHOT_GRACE) | {"delta.checkpointInterval": "10"},
+        )  # fmt: skip
+        known = known or DeltaTable(self.folder)
+        if self._local is not None:
+            for path in _paths(known) - old:
+                durable.upwards(self._local / path, self._local)
+        self._sync(known, before)
 
     def _check(self, writer: str, number: int, error: Exception | None = None) -> None:
         """Raise SinkError if the table has a batch already."""
@@ -137,8 +160,8 @@ class Delta:
                 f"writes batches of {writer}: end that one, and start this one again"
             ) from error
 
-    def _newest(self) -> DeltaTable | None:
-        """The table as it is now; None if there is none."""
+    def newest(self) -> DeltaTable | None:
+        """Return the table as it is now; None if there is none."""
         if self._table is not None:
             self._table.update_incremental()
         elif DeltaTable.is_deltatable(self.folder):
@@ -171,7 +194,7 @@ class Delta:
             once = CommitProperties(app_transactions=[transaction], max_commit_retries=0)
             create_table_with_add_actions(
                 self.folder, Schema.from_arrow(whole), actions, "error", by,
-                configuration=_CONFIGURATION, commit_properties=once,
+                configuration=_configuration(GRACE), commit_properties=once,
             )  # fmt: skip
             known = self._table = DeltaTable(self.folder)
         else:
@@ -181,32 +204,26 @@ class Delta:
                 commit_properties=CommitProperties(app_transactions=[transaction]),
             )  # fmt: skip
             known.update_incremental()
-        if self._local is not None:
-            # Others may have committed before and after it.
-            for version in range(before + 1, known.version() + 1):
-                durable.path(self._local / _LOG / f"{version:020d}.json")
-            durable.upwards(self._local / _LOG, self._local.parent)
+        self._sync(known, before)
+
+    def _sync(self, table: DeltaTable, before: int) -> None:
+        """Sync the log behind the version `before`. Others may have committed, too.
+
+        Nobody could open a table whose last entry, or last checkpoint, is torn.
+        """
+        if self._local is None:
+            return
+        log = self._local / _LOG
+        for version in range(before + 1, table.version() + 1):
+            for end in ("json", "checkpoint.parquet"):
+                with contextlib.suppress(FileNotFoundError):
+                    durable.path(log / f"{version:020d}.{end}")
+        durable.upwards(log, self._local.parent)
 
 
-def replace(
-    rows: pa.Table, folder: str | Path, *, by: str | None = None, where: str | None = None
-) -> None:
-    """Have the Delta table in `folder` be these rows alone, in one step.
-
-    by     the column by which the table is partitioned
-    where  a condition on that column: only such rows are replaced
-    """
-    write_deltalake(
-        str(folder),
-        rows,
-        mode="overwrite",
-        schema_mode=None if where else "overwrite",
-        partition_by=by,
-        predicate=where,
-        configuration=_CONFIGURATION | _OFTEN,
-    )
-    if "://" not in str(folder):
-        os.sync()  # deltalake does not, and nobody could open a table whose last entry is torn
+def _paths(table: DeltaTable) -> set[str]:
+    """Return the files of a table, by their paths in its folder."""
+    return {*map(unquote, pa.table(table.get_add_actions())["path"].to_pylist())}
 
 
 def arrow(rows: DataFrame) -> pa.Table:

@@ -28,7 +28,6 @@ FIRST = 60.0
 EVERY = 3600.0
 """and from one to the next."""
 _TARGET = 256 << 20  # bytes of a merged file, about
-_SNAPSHOT_GRACE = 1  # hours for which replaced files of the tables that are written again stay
 _TRIES = 5  # if another process writes to the table meanwhile
 _BEHIND = 200  # versions that a query may be behind before files are removed
 _ROW_GROUP = 16 << 20  # bytes
@@ -115,7 +114,7 @@ class Maintenance:
             merge(folder)
         _sync(folder)
         if not self._ending:
-            clean(name, folder, checkpoints.readers(self._notes, name))
+            clean(folder, checkpoints.readers(self._notes, name))
         return days
 
     def close(self) -> None:
@@ -163,7 +162,7 @@ def merge(folder: str) -> None:
                 raise
 
 
-def clean(name: str, folder: str, readers: list[dict[str, Any] | None]) -> None:
+def clean(folder: str, readers: list[dict[str, Any] | None]) -> None:
     """Remove files and entries of the log that are replaced and that nobody has still to read.
 
     readers  the offsets of the queries that read the table; None for one that has read nothing
@@ -177,9 +176,8 @@ def clean(name: str, folder: str, readers: list[dict[str, Any] | None]) -> None:
     first = max(0, min((each for each in positions if each is not None), default=now))
     if now - first > _BEHIND:
         return
-    hours = _SNAPSHOT_GRACE if name in tables.SNAPSHOTS else delta.GRACE
     table.vacuum(
-        hours, dry_run=False, enforce_retention_duration=False, full=True,
+        dry_run=False, enforce_retention_duration=False, full=True,
         keep_versions=list(range(first, now + 1)),
     )  # fmt: skip
     table = DeltaTable(folder)

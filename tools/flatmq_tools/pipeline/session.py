@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
+from subprocess import Popen
 
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 import flatmq
@@ -71,6 +74,11 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(_path())
+    # A signal to the whole process group, as of a shell, does not end Java within a batch. PySpark
+    # offers no other way.
+    java_gateway.Popen = partial(  # type: ignore[assignment, misc]
+        Popen, start_new_session=True
+    )
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from .. import progress
+from ..delta import Delta
 from ..state import groups, history, tables
 from ..state.boots import counts
 from ..state.groups import Bools, Ints
@@ -268,11 +268,11 @@ class _Asked:
         parts = [tables.of_open(self._db, devices)[1], tables.open_silences(devices)]
         known = self._db.execute("SELECT part, stale FROM parts").fetchall()
         # What the table has of closed boots need not be made again.
-        folder = self._file.parents[1] / "gaps"
-        there = parts_of(str(folder)) if DeltaTable.is_deltatable(str(folder)) else set()
+        table = Delta(self._file.parents[1] / "gaps").newest()
+        there = parts_of(table)
         kept = [part for part, stale in known if part in there and not stale]
-        if kept:
-            of_table = DeltaTable(folder).to_pyarrow_dataset()
+        if table is not None and kept:
+            of_table = table.to_pyarrow_dataset()
             mine = of_table.to_table(tables.GAPS.names, filter=ds.field("part").isin(kept))
             parts.append(mine.cast(tables.GAPS))
         for part, _ in known:

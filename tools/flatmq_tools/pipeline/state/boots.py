@@ -45,7 +45,7 @@ def counts(boots: dict[str, Ints]) -> tuple[Ints, Ints, Ints]:
 
 
 def totals(boots: Records, sign: int = 1) -> Records:
-    """Return what boots add up to for each device, or take away: records of SUMS."""
+    """Return what each boot adds to its device, or takes away: records of SUMS."""
     begun, lost, unheard = counts(boots.numbers)
     each = boots.numbers | {
         "boots": np.ones_like(begun), "reboots": begun, "lost": lost, "unheard": unheard
@@ -55,7 +55,7 @@ def totals(boots: Records, sign: int = 1) -> Records:
     signed = delays.copy()
     signed["n"] *= np.uint32(sign % (1 << 32))
     signed["sum"] *= sign
-    return Records(SUMS, numbers, {"delays": (group, signed)}).summed("device")
+    return Records(SUMS, numbers, {"delays": (group, signed)})
 
 
 def _add(db: sqlite3.Connection, closed: Records, sign: int) -> None:

@@ -135,13 +135,12 @@ def lengthened(short: Rows) -> Rows:
 def added(group: Ints, rows: Rows) -> tuple[Ints, Rows]:
     """Return the sum of distributions: bins in any order, of which several may be the same."""
     order = _order(group, rows["bin"] + _BINS // 2, _BINS)
-    group, rows = group[order], rows[order]
-    first = starts(group, rows["bin"])
-    at = np.flatnonzero(first)
-    whole = rows[first]
-    group = group[first]
+    group, bins = group[order], rows["bin"][order]
+    at = np.flatnonzero(starts(group, bins))
+    group, whole = group[at], np.empty(len(at), rows.dtype)
+    whole["bin"] = bins[at]
     for name in (rows.dtype.names or ())[1:] if len(at) else ():
-        whole[name] = np.add.reduceat(rows[name], at)
+        whole[name] = np.add.reduceat(rows[name][order], at)  # faster than of rows[order]
     some = whole["n"] > 0  # but for what was taken away
     return (group, whole) if some.all() else (group[some], whole[some])
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from ..delta import replace
+from ..delta import Delta
 from ..tables import SNAPSHOTS, of
 from . import boots as closed_boots
 from . import tables
@@ -53,6 +53,7 @@ class Snapshots:
     def __init__(self, file: Path, out: str) -> None:
         self._file = file
         self._out = out
+        self._made = self._tables()
         self._one = threading.Lock()
         self._written: Place | None = None  # how far the messages were that the tables are of
 
@@ -63,16 +64,23 @@ class Snapshots:
         """
         with self._one:
             begun = time.monotonic()
-            with Store(self._file) as store:
-                self._refresh(store)
+            try:
+                with Store(self._file) as store:
+                    self._refresh(store)
+            except BaseException:
+                self._made = self._tables()  # one of them may have been removed
+                raise
             return time.monotonic() - begun
 
+    def _tables(self) -> list[Delta]:
+        return [Delta(of(self._out, name)) for name in SNAPSHOTS]
+
     def _refresh(self, store: Store) -> None:
-        health, gaps = (of(self._out, name) for name in ("health", "gaps"))
-        there = all(DeltaTable.is_deltatable(of(self._out, name)) for name in SNAPSHOTS)
-        if there and store.place() == self._written:
+        health, everyone, gaps = self._made
+        there = [table.newest() for table in self._made]
+        if None not in there and store.place() == self._written:
             return  # Nothing came since.
-        _close(store, parts(health) if there else set())
+        _close(store, set() if None in there else parts(there[0]))
         with store.reading() as db:
             place = store.place()
             if place is None:
@@ -84,20 +92,20 @@ class Snapshots:
             found += [(part, *tables.of_part(db, devices, part)) for part, _ in stale]
         where = f"part NOT IN ({', '.join(map(str, right))})" if right else None
         lasting = _marked(OPEN, tables.open_silences(devices))
-        for rows, folder in (
+        for rows, table in (
             ([_marked(part, one) for part, one, _ in found], health),
             ([lasting, *(_marked(part, one) for part, _, one in found)], gaps),
         ):
-            replace(pa.concat_tables(rows), folder, by="part", where=where)
-        replace(devices.table(), of(self._out, "devices"))
+            table.replace(pa.concat_tables(rows), by="part", where=where)
+        everyone.replace(devices.table())
         with store.writing() as db:
             db.executemany("UPDATE parts SET stale = 0 WHERE part = ? AND stale = ?", stale)
         self._written = place
 
 
-def parts(folder: str) -> set[int]:
-    """Return the partitions of a table that has some rows."""
-    return {int(each["part"]) for each in DeltaTable(folder).partitions()}
+def parts(table: DeltaTable | None) -> set[int]:
+    """Return the partitions of a table that has some rows; none if there is no table."""
+    return set() if table is None else {int(each["part"]) for each in table.partitions()}
 
 
 def _marked(part: int, table: pa.Table) -> pa.Table:

@@ -54,7 +54,8 @@ class File:
     schema   statements that make its tables in a new file, with ; between them
     version  of the schema
 
-    A file of another version, or one that is damaged, is removed: what it held can be made again.
+    A file of an earlier version, or a damaged one, is removed: what it held can be made again.
+    Raises StateError for a file of a later version: it may go back further than raw does.
     """
 
     def __init__(self, file: Path, schema: str, version: int) -> None:
@@ -81,6 +82,8 @@ class File:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             (found,) = db.execute("PRAGMA user_version").fetchone()
+            if found > version:
+                raise StateError(f"{self.file} is of a later edition of flatmq: use that edition")
             if found not in (0, version):
                 raise sqlite3.DatabaseError(f"version {found}")
             if not found:

@@ -98,7 +98,8 @@ class Devices:
         for name in ("reboots", "lost", "unheard", "reordered"):  # nobody knows
             sums[name][at] = UNKNOWN
         group, delays = others.lists["delays"]
-        sums.lists["delays"] = groups.merged(sums.lists["delays"], (at[group], delays))
+        if len(delays):
+            sums.lists["delays"] = groups.merged(sums.lists["delays"], (at[group], delays))
         self._sums = sums
         now = 0 if self.now is None else self.now
         heard = self._heard
