@@ -7,7 +7,6 @@ Nothing is renamed, so this is right on an object store too.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,19 +25,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GRACE = 24
-"""Hours for which replaced files and old entries of the log stay, for readers that began before
-and for queries that are behind."""
+"""Hours for which replaced files stay, for readers that began before and for queries that are
+behind."""
+LOG_GRACE = 6
+"""Hours for which old entries of the log stay. Each commit lists them, and there may be one a
+second."""
 _SNAPSHOT_GRACE = 1
-"""The same of a table that is replaced, which no query follows. Each commit lists its log."""
+"""Both of a table that is replaced, which no query follows."""
 _LOG = "_delta_log"
 
 
-def _configuration(hours: int) -> dict[str, str]:
+def _configuration(files: int, log: int) -> dict[str, str]:
     return {
-        "delta.deletedFileRetentionDuration": f"interval {hours} hours",
-        "delta.logRetentionDuration": f"interval {hours} hours",
+        "delta.deletedFileRetentionDuration": f"interval {files} hours",
+        "delta.logRetentionDuration": f"interval {log} hours",
         # Only `maintenance` knows what the queries have still to read.
         "delta.enableExpiredLogCleanup": "false",
+        # A commit, and who opens the table, reads all entries since the last one.
+        "delta.checkpointInterval": "10",
     }
 
 
@@ -143,13 +147,13 @@ class Delta:
         write_deltalake(
             known or self.folder, rows, mode="overwrite", partition_by=by, predicate=where,
             schema_mode=None if where else "overwrite",
-            configuration=_configuration(_SNAPSHOT_GRACE) | {"delta.checkpointInterval": "10"},
+            configuration=_configuration(_SNAPSHOT_GRACE, _SNAPSHOT_GRACE),
         )  # fmt: skip
         known = known or DeltaTable(self.folder)
         if self._local is not None:
             for path in _paths(known) - old:
                 durable.upwards(self._local / path, self._local)
-        self._sync(known, before)
+        self._sync(before)
 
     def _check(self, writer: str, number: int, error: Exception | None = None) -> None:
         """Raise SinkError if the table has a batch already."""
@@ -194,19 +198,18 @@ class Delta:
             once = CommitProperties(app_transactions=[transaction], max_commit_retries=0)
             create_table_with_add_actions(
                 self.folder, Schema.from_arrow(whole), actions, "error", by,
-                configuration=_configuration(GRACE), commit_properties=once,
+                configuration=_configuration(GRACE, LOG_GRACE), commit_properties=once,
             )  # fmt: skip
-            known = self._table = DeltaTable(self.folder)
+            self._table = DeltaTable(self.folder)
         else:
             by = known.metadata().partition_columns
             known.create_write_transaction(
                 [*actions], "append", known.schema(), by,
                 commit_properties=CommitProperties(app_transactions=[transaction]),
             )  # fmt: skip
-            known.update_incremental()
-        self._sync(known, before)
+        self._sync(before)
 
-    def _sync(self, table: DeltaTable, before: int) -> None:
+    def _sync(self, before: int) -> None:
         """Sync the log behind the version `before`. Others may have committed, too.
 
         Nobody could open a table whose last entry, or last checkpoint, is torn.
@@ -214,10 +217,12 @@ class Delta:
         if self._local is None:
             return
         log = self._local / _LOG
-        for version in range(before + 1, table.version() + 1):
-            for end in ("json", "checkpoint.parquet"):
-                with contextlib.suppress(FileNotFoundError):
-                    durable.path(log / f"{version:020d}.{end}")
+        version = before + 1
+        while (entry := log / f"{version:020d}.json").exists():
+            durable.path(entry)
+            if (checkpoint := log / f"{version:020d}.checkpoint.parquet").exists():
+                durable.path(checkpoint)
+            version += 1
         durable.upwards(log, self._local.parent)
 
 

@@ -183,7 +183,7 @@ def clean(folder: str, readers: list[dict[str, Any] | None]) -> None:
     table = DeltaTable(folder)
     table.create_checkpoint()
     _sync(folder)
-    if first >= now or _age(folder, first) < delta.GRACE * 3600:
+    if first >= now or _age(folder, first) < delta.LOG_GRACE * 3600:
         table.cleanup_metadata()
 
 
