@@ -103,8 +103,8 @@ def test_a_refused_subscription_is_tried_again_after_growing_pauses(make: Make) 
         begun = bench.clock.now
         request = next_request(bench)
         pauses.append((bench.clock.now - begun) / 1000)
-    assert pauses[0] < 12 and pauses == sorted(pauses)
-    assert 600 <= pauses[-1] <= 612
+    assert pauses[0] <= 2 and pauses == sorted(pauses)
+    assert 600 <= pauses[-1] <= 602
     assert reports == [(0, b"t", "the broker refuses this filter: 0x80")]
     bench.lose()
     bench.online(present=True)  # maybe it was started again

@@ -39,8 +39,8 @@ WRITERS: dict[str, set[str]] = {
     "since tries": {"engine", "dial", "alone"},
     "error": {"engine", "dial", "rare/connecting", "v5/fallback"},
     "due": {
-        "__init__", "engine", "dial", "rare/connecting", "waiting", "v5/connack", "v5/packets",
-        "v5/replies",
+        "__init__", "engine", "dial", "rare/connecting", "rare/strays", "waiting", "v5/connack",
+        "v5/packets", "v5/replies",
     },
     "leaving": {"__init__", "dial", "rare/connecting"},
     "quiet": {"rare/connecting"},

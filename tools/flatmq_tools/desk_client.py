@@ -73,14 +73,9 @@ def connect(client: Client, *subscriptions: Subscription) -> None:
     while any(each.granted is None for each in subscriptions) and time.monotonic() < end:
         client.poll(TURN_MS)
     for each in subscriptions:
-        _check(each, each.granted or b"\x80")
-
-
-def _check(subscription: Subscription, granted: bytes) -> None:
-    """Raise ToolError if the broker has refused a subscription."""
-    if 0x80 in granted:
-        topics = b", ".join(subscription.filters).decode()
-        raise ToolError(f"the broker refuses the subscription to {topics}")
+        if each.granted is None or 0x80 in each.granted:
+            topics = b", ".join(each.filters).decode()
+            raise ToolError(f"the broker refuses the subscription to {topics}")
 
 
 def follow(
@@ -99,22 +94,23 @@ def turns(
 ) -> Iterator[None]:
     """Poll the client until `stop`, or for so many seconds if there are any.
 
-    A lost connection is reported on standard error. Raises ToolError if the broker refuses a
-    subscription after that.
+    A lost connection is reported on standard error, and what the broker refuses.
     """
+    client.on_dropped = lambda _id, topic, reason: _report(f"{topic.decode()}: {reason}")
     end = None if seconds is None else time.monotonic() + seconds
     lost = False
     while True:
         client.poll(TURN_MS)
         if client.error and not lost:
-            text = f"the connection to the broker ended: {client.error}; trying again"
-            Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+            _report(f"the connection to the broker ended: {client.error}; trying again")
         lost = client.error is not None
-        for each in client.subscriptions:
-            _check(each, each.granted or b"")
         yield
         if stop() or (end is not None and time.monotonic() >= end):
             return
+
+
+def _report(text: str) -> None:
+    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:

@@ -152,7 +152,8 @@ def other(c: "Client", r: "Subscription", codes: bytearray) -> bool:
     if again:
         r.id = r.strikes = 0
         r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST)
-        r.due = ticks_add(port.ticks_ms(), r.pause)
+        c.due = port.ticks_ms()  # the engine looks when this is due
+        r.due = ticks_add(c.due, r.pause)
     if r.granted != known and c.on_dropped is not None:
         for i in range(len(codes)):
             if codes[i] > 127:
