@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from brokers.fake import FakeBroker
 from conftest import SharedBrokers, library
 from device import on_device
 from flatmq import Client, umqtt, umqtt_rare
 from flatmq.message import Message, Subscription
-from flatmq.umqtt import MQTTClient
+from flatmq.umqtt import MQTTClient, MQTTException
 from flatmq_tools import broker
 from scenario_child import play
 from side_by_side import side_by_side
@@ -343,6 +344,30 @@ def test_a_callback_may_make_the_subscription_that_is_being_made() -> None:
 
     umqtt_rare.subscribe(client, [], wait, b"a", 1)
     assert [s.filters for s in client.subscriptions] == [[b"a"]]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_subscription_that_is_refused_when_connect_renews_it(again: bool) -> None:
+    """It is tried again, unless the program subscribes again, and learns of it."""
+    with FakeBroker() as fake:
+        client = MQTTClient("unit", fake.host, fake.port, keepalive=60)
+        taken: list[bytes] = []
+        client.set_callback(lambda topic, msg: taken.append(msg))
+        client.connect()
+        client.subscribe(b"a", 1)
+        fake.forbidden = b"a"
+        client.connect()
+        if again:
+            with pytest.raises(MQTTException):
+                client.subscribe(b"a", 1)
+            return
+        client.ping()
+        assert client.wait_msg() is None
+        fake.forbidden = None
+        fake.publish(b"a", b"1", 0, 1)  # which comes with the subscription
+        while not taken:
+            client.check_msg()
+        assert taken == [b"1"]
 
 
 def test_a_subscription_that_was_made_without_memory_for_the_rest() -> None:

@@ -79,8 +79,11 @@ def subscribe(c: Client, renewed: "list[Subscription]", wait: "Wait", topic, qos
         # Its handler is `on_message` even if memory is too short for what follows.
         new = c.subscribe(topic, c.on_message, qos)  # type: ignore[arg-type]
         new.names = [b""]  # `on_message` gets each message once, even if several filters match
+    elif new.id:
+        new.granted = None  # a refusal is raised here, and not tried again
     try:
-        wait(new)
+        if new.granted != b"\x80":
+            wait(new)
     except:
         c.withdraw(new)
         raise

@@ -148,7 +148,7 @@ def other(c: "Client", r: "Subscription", codes: bytearray) -> bool:
         return False  # an UNSUBACK, or nobody asks for it any more
     known = r.granted
     r.granted = bytes(codes)
-    again = min(codes) > 127 and r.names != [b""]  # one of umqtt's, whose call raises
+    again = min(codes) > 127 and (known or r.names != [b""])  # else a call of umqtt raises
     if again:
         r.id = r.strikes = 0
         r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST)
