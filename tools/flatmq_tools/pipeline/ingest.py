@@ -107,6 +107,8 @@ class Ingest:
         self._subscription: Subscription | None = None
         noted = self._noted()
         self._remembered = noted == self._wanted  # the broker has the subscriptions as they are
+        self._known = self._remembered  # it has granted them at some time
+        self._refused = ""  # what was said of a refusal last
         if not self._remembered:
             self._subscribe()
             stale = [f for f in noted.get("filters", []) if f not in self.filters]
@@ -175,7 +177,8 @@ class Ingest:
     def poll(self, ms: int = 0) -> bool:
         """Do what there is to do, and wait up to `ms` milliseconds for something to come in.
 
-        Returns whether something did. Raises IngestError if the broker refuses a filter.
+        Returns whether something did. Raises IngestError if the broker refuses a filter; all that
+        it has granted before are tried again.
         Raises OSError if the disk does not take a message, which is then not acknowledged;
         a later call tries again.
         """
@@ -202,11 +205,18 @@ class Ingest:
             if code >= 0x80
         ]
         if refused:
-            raise IngestError(
+            reason = (
                 f"the broker at {self.broker[0]}:{self.broker[1]} refuses to subscribe "
                 f"{self.client_id} to {', '.join(refused)}"
             )
-        self._remembered = True
+            if not self._known or len(refused) < len(granted):
+                raise IngestError(reason)
+            if reason != self._refused:  # the client tries it again: see `subs`
+                self._refused = reason
+                self.say(f"{reason}, which it has granted before: trying again")
+            return
+        self._refused = ""
+        self._remembered = self._known = True
         if not self._clean:  # with a clean session there is nothing to come back to
             draft = self._note.with_suffix(".new")
             draft.write_text(json.dumps(self._wanted), encoding="utf-8")
