@@ -1,4 +1,4 @@
-"""Handle what is rare: a message refused or dropped, identifiers. Loaded for one call."""
+"""Handle what is rare: what is refused or dropped, identifiers. Loaded for one call."""
 
 from .. import port
 from ..engine import end_of, id_of
@@ -148,7 +148,9 @@ def other(c: "Client", r: "Subscription", codes: bytearray) -> bool:
         return False  # an UNSUBACK, or nobody asks for it any more
     known = r.granted
     r.granted = bytes(codes)
-    again = min(codes) > 127 and (known or r.names != [b""])  # else a call of umqtt raises
+    again = min(codes) > 127
+    if not known and r.names == [b""]:
+        again = False  # a call of umqtt raises
     if again:
         r.id = r.strikes = 0
         r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST)
