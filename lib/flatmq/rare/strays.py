@@ -144,6 +144,7 @@ def other(c: "Client", r: "Subscription", codes: bytearray) -> bool:
     Returns whether the request is put off: if all are refused. Otherwise each try would bring the
     retained messages of the others again.
     """
+    port.drop("strays")
     if r not in c.subscriptions:
         return False  # an UNSUBACK, or nobody asks for it any more
     known = r.granted
