@@ -773,9 +773,9 @@ class Oracle:
                     r.granted = bytes(code for f, code in codes if f in r.filters)
                     r.refused = min(r.granted, default=0) > 127 and r in self.subscriptions
                     if r in self.subscriptions and r.granted != known:
-                        told = [(0, r.filters[i]) for i, n in enumerate(r.granted) if n > 127]
-                        self.drops += told
-                        self.dropped -= len(told)  # those are not counted
+                        refused = [(0, r.filters[i]) for i, n in enumerate(r.granted) if n > 127]
+                        self.drops += refused
+                        self.dropped -= len(refused)  # those are not counted
                 r.is_due = r.refused
                 if not r.refused:
                     self.requests.remove(r)
