@@ -150,6 +150,7 @@ def test_old_files_and_those_of_a_batch_that_was_not_committed_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta, "GRACE", 0)
+    monkeypatch.setattr(delta, "LOG_GRACE", 0)
     for number in range(5):
         _add(tmp_path, number)
     (tmp_path / "raw" / "killed.parquet").write_bytes(b"of a run that was killed")
@@ -162,6 +163,7 @@ def test_what_a_query_has_still_to_read_stays(
 ) -> None:
     """Merged or too old, it is read as it was; and it goes once it was read."""
     monkeypatch.setattr(delta, "GRACE", 0)
+    monkeypatch.setattr(delta, "LOG_GRACE", 0)
     for number in range(3):
         _add(tmp_path, number, OLD)
     place = _reader(tmp_path).latestOffset()

@@ -235,7 +235,7 @@ class Client(port.Shown):
     # more: this CONNACK says that it is the same
 
     # Rare things, None or empty while there are none
-    requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE without an answer
+    requests: "list[Subscription]"  # SUBSCRIBE and UNSUBSCRIBE: not answered, or refused
     apart: bool  # they are sent one at a time
     five: "Any"  # the module `v5.packets`, None in 3.1.1
     two: "Any"  # the module `rare.qos2`, once it is loaded,
