@@ -1,4 +1,4 @@
-"""Measure flatmq, the other clients and the floor, side by side on this machine."""
+"""Measure flatmq beside other clients, in one run: over a socket, and over a link in memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -18,111 +16,44 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flatmq_rigs import emulated
 from flatmq_rigs.bench import work
-from flatmq_rigs.bench.clients import CLIENTS, Client
-from flatmq_rigs.bench.figures import ALL, CPU, HELD, OPERATIONS, RATE, SMALLEST, TARGETS, Results
-from flatmq_rigs.bench.peers import PeerError
-from flatmq_rigs.bench.report import SECTION, Report
-from flatmq_rigs.bench.runner import Runner
+from flatmq_rigs.bench.clients import FLATMQ, RATE, ROUNDS, Clients
 from flatmq_rigs.bench.source import Source
-from flatmq_rigs.results import write
+from flatmq_rigs.results import number, table, write
 from flatmq_tools import broker, interpreter
 from flatmq_tools.errors import ToolError
 
-ROUNDS = 5
-CPU_MS, RATE_MS = 150, 1500  # that a run of each takes, at least
-HEAPS_KB = (4, 256)  # the smallest heap is looked for between these
-_HELD_RUNS = 5
+SECTION = "bench"  # of the document
 _WIDTH = 160  # columns, for a log; a terminal knows its own
 
 
-class Bench:
-    """One run: it measures the clients, and collects the results."""
-
-    def __init__(self, build: Path, source_port: int, broker_port: int) -> None:
-        self.results = Results()
-        self._runner = Runner(build)
-        self._source_port = source_port
-        self._broker_port = broker_port
-
-    def prepare(self, client: Client) -> bool:
-        """Return whether the client can be measured; if not, keep the reason."""
-        try:
-            self._runner.prepare(client)
-        except PeerError as error:
-            self.results.failures[client.key, ALL] = str(error)
-            return False
-        return True
-
-    def _measured(self, client: Client, name: str, figure: str, argument: str = "") -> Any:
-        """The value of a figure, or None; a failed one is not tried again."""
-        place = (client.key, name)
-        if place in self.results.failures:
-            return None
-        port = self._broker_port if figure == RATE else self._source_port
-        try:
-            return self._runner.measure(client, figure, port, argument)
-        except interpreter.InterpreterError as error:
-            self.results.failures[place] = str(error)
-            return None
-
-    def once(self, client: Client) -> None:
-        """Measure what no repetition changes: memory and socket calls.
-
-        But for the memory held: the collector takes stale words on the stack for references now
-        and then, and keeps too much, so the least of a few runs counts.
-        """
-        if client.is_floor:
-            return
-        once = self.results.once
-        held = [self._measured(client, HELD, HELD) for _ in range(_HELD_RUNS)]
-        if all(held):
-            once[client.key, HELD] = [min(parts) for parts in zip(*held, strict=True)]
-        if not client.romfs:
-            for figure, operations in (("alloc", OPERATIONS), ("calls", CPU)):
-                for operation in operations:
-                    name = f"{figure} {operation}"
-                    once[client.key, name] = self._measured(client, name, figure, operation)
-        once[client.key, SMALLEST] = self._smallest(client)
-
-    def _smallest(self, client: Client) -> int | None:
-        """Find the smallest heap, in KB, by halving."""
-        low, high = HEAPS_KB
-        if not self._runner.fits(client, self._broker_port, high):
-            self.results.failures[client.key, SMALLEST] = f"does not work in {high}K"
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._runner.fits(client, self._broker_port, middle):
-                high = middle
-            else:
-                low = middle
-        return high - self._runner.image_kb(client)
-
-    def timed(self, client: Client) -> None:
-        """Measure what takes time, for one round."""
-        if client.romfs:
-            return
-        figures = [(name, "cpu", f"{name} {CPU_MS}") for name in CPU]
-        if not client.is_floor:
-            figures.append((RATE, RATE, str(RATE_MS)))
-        for name, figure, argument in figures:
-            value = self._measured(client, name, figure, argument)
-            if isinstance(value, list):
-                value = value[0]
-            if isinstance(value, float):
-                self.results.rounds.setdefault((client.key, name), []).append(value)
-
-    def run(self, clients: Sequence[Client], rounds: int, progress: Progress) -> None:
-        """Measure everything; in each round every client has its turn."""
-        task = progress.add_task("", total=(1 + rounds) * len(clients))
-        for number in range(1 + rounds):
-            for client in clients:
-                progress.update(task, description=f"round {number}, {client.name}")
-                if number:
-                    self.timed(client)
-                else:
-                    self.once(client)
-                progress.advance(task)
+def targets(clients: Clients, alone: work.Work) -> list[list[str]]:
+    """Return the rows of the table of targets of flatmq on MicroPython."""
+    both = work.BITS
+    slowest = "slowest operation over a link in memory"
+    peer = [alone.worst(bits, work.FLATMQ, work.UMQTT) for bits in both]
+    five = [alone.worst(bits, work.FIVE, work.FLATMQ) for bits in both]
+    masked = alone.worst(both[0], work.WEBSOCKET, work.FLATMQ)
+    ratios = [clients.ratio(FLATMQ, name) for name in ("publish", "publish_burst", "receive")]
+    found = [
+        ("publish QoS 0, each sent off with flush()", "≤", 3, "× floor", ratios[0]),
+        ("publish QoS 0 in bursts of 16", "≤", 1.5, "× floor", ratios[1]),
+        ("receive QoS 0", "≤", 4, "× floor", ratios[2]),
+        (f"{slowest}, {both[0]}", "≤", 1, "× umqtt.simple", peer[0]),
+        (f"{slowest}, {both[1]}", "≤", 1, "× umqtt.simple", peer[1]),
+        (f"… in MQTT 5, {both[0]}", "≤", 1.15, "× 3.1.1", five[0]),
+        (f"… in MQTT 5, {both[1]}", "≤", 1.15, "× 3.1.1", five[1]),
+        (f"publish QoS 0 over a WebSocket, {both[0]}", "≤", 2.5, "× TCP", masked),
+        ("QoS 1, several in flight", "≥", 15_000, "per s", clients.median(FLATMQ, RATE)),
+        ("writes per publish", "≤", 1, "", clients.calls[FLATMQ, "publish"][0]),
+        ("writes per publish in bursts", "≤", 1, "", clients.calls[FLATMQ, "publish_burst"][0]),
+        ("reads per message in a burst", "≤", 0.25, "", clients.calls[FLATMQ, "receive"][1]),
+    ]
+    return [
+        [text, f"{sign} {number(limit)} {unit}".strip(), number(value),
+         "met" if value is not None and (value >= limit if sign == "≥" else value <= limit)
+         else "MISSED"]
+        for text, sign, limit, unit, value in found
+    ]  # fmt: skip
 
 
 def _first_line(*command: str) -> str:
@@ -134,7 +65,7 @@ def _first_line(*command: str) -> str:
     return done.stdout.partition("\n")[0].strip()
 
 
-def _facts(rounds: int) -> list[tuple[str, str]]:
+def _facts() -> list[str]:
     command = interpreter.find()
     if command is None:
         raise ToolError(interpreter.MISSING)
@@ -146,54 +77,47 @@ def _facts(rounds: int) -> list[tuple[str, str]]:
     model = re.search(r"model name\s*: (.*)", about.read_text() if about.is_file() else "")
     processor = model[1] if model else platform.processor() or platform.machine()
     return [
-        ("date", datetime.date.today().isoformat()),
-        ("machine", f"{os.cpu_count()} × {processor}, {platform.system()}"),
-        ("interpreter", _first_line(*command, "-c", ask)),
-        ("broker", _first_line(broker.find_mosquitto() or "mosquitto", "-h")),
-        ("rounds", f"{rounds}, alternating; medians"),
+        f"- date: {datetime.date.today().isoformat()}",
+        f"- machine: {os.cpu_count()} × {processor}, {platform.system()}",
+        f"- interpreter: {_first_line(*command, '-c', ask)}",
+        f"- broker: {_first_line(broker.find_mosquitto() or 'mosquitto', '-h')}",
     ]
 
 
-def main(
-    *,
-    rounds: int = ROUNDS,
-    results: Path | None = None,
-    build: Path = Path("build"),
-) -> int:
-    """Measure, print the tables, write them into `results` if given; return the exit status.
+def main(*, rounds: int = ROUNDS, results: Path | None = None, build: Path = Path("build")) -> int:
+    """Measure, print the tables, write them into `results` if given; return 0.
 
-    1 when a client failed, else 0. Raises ToolError when there is no interpreter, BrokerError when
-    there is no broker.
+    Raises ToolError without an interpreter, BrokerError without a broker, PeerError without
+    umqtt.simple.
     """
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    facts = _facts(rounds)
+    build = build.resolve()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
         Source() as source,
         broker.mosquitto() as running,
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
-        build = build.resolve()
-        bench = Bench(build, source.port, running.port)
-        bench.run([each for each in CLIENTS if bench.prepare(each)], rounds, progress)
+        facts = [*_facts(), f"- rounds: {rounds}, alternating; medians"]
+        clients = Clients(build, source.port, running.port)
+        clients.measure(rounds, progress)
+        alone = work.measure(build)
         try:
-            bench.results.work = work.measure(build)
-            work.on_board(bench.results.work, emulated.firmware("pico_w"), build)
-        except interpreter.InterpreterError as error:
-            bench.results.failures[work.FLATMQ, work.SECTION] = str(error)
-        except (PeerError, emulated.NotHereError) as error:
-            bench.results.work.notes.append(f"{work.BOARD}: {error}")
+            work.on_board(alone, emulated.firmware("pico_w"), build)
+        except emulated.NotHereError as error:
+            alone.notes.append(f"{work.BOARD}: {error}")
+    goals = targets(clients, alone)
+    head = ["flatmq on MicroPython", "target", "measured", ""]
+    parts = ["## Side by side", "\n".join(facts), "### Targets", table(head, goals)]
     sections = {
-        SECTION: Report(CLIENTS, bench.results).markdown(facts),
-        work.SECTION: bench.results.work.markdown(),
+        SECTION: "\n\n".join([*parts, *clients.markdown()]),
+        work.SECTION: alone.markdown(),
     }
     for name, section in sections.items():
         console.print(Markdown(section))
         if results:
             write(results, name, section)
-    for (key, figure), reason in bench.results.failures.items():
-        console.print(f"failed: {key}, {figure}: {reason}", markup=False)
-    for target in TARGETS:
-        if not target.met(target.value(bench.results)):
-            console.print(f"missed: {target.text}", markup=False)
-    return 1 if bench.results.failures else 0
+    for text, *_, met in goals:
+        if met == "MISSED":
+            console.print(f"missed: {text}", markup=False)
+    return 0

@@ -1,22 +1,22 @@
-"""Fetch the clients that flatmq is compared with into a cache folder."""
+"""Fetch umqtt.simple, with which flatmq is compared, into a cache folder."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import shutil
+import os
 import subprocess
 import sys
 import tarfile
 import tempfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+
+from flatmq_tools.errors import ToolError
 
 UMQTT_SIMPLE = "micropython-umqtt.simple==1.3.4"
-_STAMP = ".fetched"  # the file that names the versions which are there
 
 
-class PeerError(RuntimeError):
-    """A client could not be fetched; the text says which and why."""
+class PeerError(ToolError):
+    """It could not be fetched; the text says why."""
 
 
 def _run(*command: str) -> str:
@@ -45,76 +45,30 @@ def index_options(pip_config: str) -> list[str]:
     return options
 
 
-def _unpack(sdist: Path, into: Path) -> None:
-    """Only the modules: everything that ends in .py inside a package of the archive."""
-    with tarfile.open(sdist) as archive:
-        for member in archive:
-            inside = PurePosixPath(member.name).parts[1:]
-            if not (member.isfile() and len(inside) == 2 and inside[1].endswith(".py")):
-                continue
-            source = archive.extractfile(member)
-            assert source is not None
-            target = into / PurePosixPath(inside[0]).name / PurePosixPath(inside[1]).name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read())
-
-
-def _fetch_sdist(requirement: str, into: Path) -> None:
-    """Fetch an archive without a setup.py, which pip refuses to install."""
-    python = sys.executable
-    config = _run(python, "-m", "pip", "config", "list")
-    download = into / "download"
-    _run(
-        python, "-m", "unearth", requirement,
-        *index_options(config), "--no-binary", "--download", str(download),
-    )  # fmt: skip
-    archives = list(download.iterdir())
-    if len(archives) != 1:
-        raise PeerError(f"expected one archive of {requirement}, got {archives}")
-    _unpack(archives[0], into)
-    shutil.rmtree(download)
-
-
-def _fetch_wheel(requirement: str, into: Path) -> None:
-    _run(
-        sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
-        "--target", str(into), requirement,
-    )  # fmt: skip
-
-
-def fetch(cache: Path, name: str, sdists: tuple[str, ...], wheels: tuple[str, ...]) -> Path:
-    """Return a folder with the modules of one client, fetched if the cache lacks these versions.
-
-    Several processes may fetch the same client at once.
-    """
-    folder = cache / name
-    versions = "\n".join(sdists + wheels)
-    if _holds(folder, versions):
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as made:
-        fetched = Path(made, name)
-        fetched.mkdir()
-        for requirement in sdists:
-            _fetch_sdist(requirement, fetched)
-        for requirement in wheels:
-            _fetch_wheel(requirement, fetched)
-        (fetched / _STAMP).write_text(versions)
-        if not _holds(folder, versions):
-            with contextlib.suppress(OSError):  # nothing there, or another process was faster
-                folder.rename(Path(made, "old"))
-            with contextlib.suppress(OSError):
-                fetched.rename(folder)
-    if not _holds(folder, versions):
-        raise PeerError(f"{folder} could not be replaced")
-    return folder
-
-
 def umqtt_simple(build: Path) -> Path:
-    """Return the source of umqtt.simple, fetched if need be. Raises PeerError."""
-    return fetch(build / "peers", "umqtt_simple", (UMQTT_SIMPLE,), ()) / "umqtt" / "simple.py"
+    """Return the source of umqtt.simple, fetched if this version is not there yet.
 
-
-def _holds(folder: Path, versions: str) -> bool:
-    stamp = folder / _STAMP
-    return stamp.is_file() and stamp.read_text() == versions
+    pip refuses to install its archive, which has no setup.py. Several processes may fetch it at
+    once. Raises PeerError.
+    """
+    target = build / "peers" / UMQTT_SIMPLE / "umqtt" / "simple.py"
+    if target.is_file():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    python = sys.executable
+    index = index_options(_run(python, "-m", "pip", "config", "list"))
+    with tempfile.TemporaryDirectory(dir=build / "peers") as folder:
+        _run(
+            python, "-m", "unearth", UMQTT_SIMPLE, *index, "--no-binary", "--download", folder
+        )  # fmt: skip
+        [archive] = Path(folder).iterdir()
+        with tarfile.open(archive) as members:
+            for member in members:
+                if member.name.endswith("/umqtt/simple.py"):
+                    source = members.extractfile(member)
+                    assert source is not None
+                    made = Path(folder, "simple.py")
+                    made.write_bytes(source.read())
+                    os.replace(made, target)
+                    return target
+    raise PeerError(f"{archive.name} has no umqtt/simple.py")

@@ -7,7 +7,7 @@ when they are done:
 
     sink ID            from now on answer nothing that client ID sends
     drain ID BYTES     read until so many bytes have come since; the connection ends if they do not
-    spray ID N Q       send it N messages at QoS Q
+    spray ID N         send it N messages at QoS 0
 
 Between two drains nothing is read and the receive buffer is small: a writer then pays for handing
 its bytes to the network, not for the delivery to a reader on the same machine.
@@ -64,11 +64,8 @@ def _split(buffer: bytearray) -> Iterator[bytes]:
 
 
 @functools.cache
-def _spray(count: int, qos: int) -> bytes:
-    return b"".join(
-        packets.publish(packets.TOPICS[0], packets.PAYLOAD, qos, i % 65535 + 1)
-        for i in range(count)
-    )
+def _spray(count: int) -> bytes:
+    return packets.publish(packets.TOPICS[0], packets.PAYLOAD, 0, 0) * count
 
 
 class _Connection:
@@ -109,13 +106,8 @@ class _Connection:
             size = packet[at] << 8 | packet[at + 1]
             self.everyone[packet[at + 2 : at + 2 + size].decode()] = self
             self.connection.sendall(b"\x20\2\0\0")
-        elif kind == 3 and packet[0] & 6 == 2:
-            at = 3 + (packet[1] << 8 | packet[2])
-            self.connection.sendall(b"\x40\x02" + packet[at : at + 2])
         elif kind == 8:
             self.connection.sendall(b"\x90\3" + packet[1:3] + bytes((packet[-1] & 3,)))
-        elif kind == 12:
-            self.connection.sendall(b"\xd0\0")
 
 
 def _obey(command: str) -> None:
@@ -127,8 +119,7 @@ def _obey(command: str) -> None:
         client.wanted.put(int(arguments[0]))
         client.drained.get(timeout=_DRAIN_TIMEOUT)
     else:
-        count, qos = arguments
-        client.connection.sendall(_spray(int(count), int(qos)))
+        client.connection.sendall(_spray(int(arguments[0])))
 
 
 def _serve(connection: socket.socket) -> None:

@@ -22,8 +22,8 @@ def connect(port, name):
     return client
 
 
-def subscribe(client, topic, qos):
-    wanted = client.subscribe(topic, comparing, qos)
+def subscribe(client, topic):
+    wanted = client.subscribe(topic, comparing)
     while wanted.granted is None:
         client.poll(1)
 
@@ -44,30 +44,8 @@ def publish_burst(client, n):
         client.poll(0)
 
 
-def publish1(client, n):
-    for _ in range(n):
-        client.publish(TOPICS[0], PAYLOAD, 1)
-        while client.pending:
-            client.poll(1)
-
-
 def receive(client, n):
     while seen[0] < n:
-        client.poll(0)
-
-
-receive1 = receive
-
-
-def ping(client, n):
-    for _ in range(n):
-        client.ping()
-        while not client.poll(1):
-            pass
-
-
-def idle(client, n):
-    for _ in range(n):
         client.poll(0)
 
 

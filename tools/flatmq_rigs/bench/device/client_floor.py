@@ -24,7 +24,7 @@ def connect(port, name):
     return s
 
 
-def subscribe(s, topic, qos):
+def subscribe(s, topic):
     pass
 
 

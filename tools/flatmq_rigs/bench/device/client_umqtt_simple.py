@@ -22,8 +22,8 @@ def connect(port, name):
     return client
 
 
-def subscribe(client, topic, qos):
-    client.subscribe(topic, qos)
+def subscribe(client, topic):
+    client.subscribe(topic)
 
 
 def publish(client, n):
@@ -38,27 +38,8 @@ def publish_burst(client, n):
         client.check_msg()
 
 
-def publish1(client, n):
-    for _ in range(n):
-        client.publish(TOPICS[0], PAYLOAD, qos=1)
-
-
 def receive(client, n):
     while seen[0] < n:
-        client.check_msg()
-
-
-receive1 = receive
-
-
-def ping(client, n):
-    for _ in range(n):
-        client.ping()
-        client.wait_msg()
-
-
-def idle(client, n):
-    for _ in range(n):
         client.check_msg()
 
 

@@ -3,8 +3,6 @@
 The peer, on CPython, takes its packets from here too.
 """
 
-import os
-import sys
 import time
 
 TOPICS = (b"sensors/pico-1/temp1", b"sensors/pico-1/temp2")
@@ -25,18 +23,6 @@ def publish(topic, payload, qos, identifier, properties=b""):
         body += bytes((identifier >> 8, identifier & 255))
     body += properties + payload
     return bytes((0x30 | qos << 1, len(body))) + body
-
-
-def mount(image):
-    """Import from a ROMFS image from now on. On the heap it takes its size, no more."""
-    import vfs
-
-    size = os.stat(image)[6]
-    buffer = bytearray(size)
-    with open(image, "rb") as file:
-        file.readinto(buffer)
-    vfs.mount(vfs.VfsRom(buffer), "/rom")
-    sys.path.insert(0, "/rom")
 
 
 # This process's CPU time in steps of 1 ms; the port to WebAssembly has none.
