@@ -515,11 +515,22 @@ async def the_end_of_a_loop(env):
 
 
 async def a_refused_subscription(env):
-    """Its loop raises MQTTError."""
-    queue = env.client(b"no").subscribe(env.name(b"no"))
+    """Its loop raises MQTTError, but goes on if it was granted before: it is tried again."""
+    topic = env.name(b"no")
+    client = env.client(b"no")
+    queue = client.subscribe(topic)
     queue.subscription.granted = b"\x80"  # as after a SUBACK
     error = await _raises(env, env.MQTTError, _collect, queue, [], 1)
     env.equal((error.kind, error.code), ("refused", 128), "error")
+    async with client:
+        queue = client.subscribe(topic)
+        loop = asyncio.create_task(_collect(queue, [], 1))
+        await env.granted(queue)
+        await env.soon(client.publish(env.name(b"other"), b"1", 1))  # the loop has seen it by then
+        queue.subscription.granted = b"\x80"  # as after the next connection
+        client.turn.wake()
+        await env.soon(client.publish(topic, b"1", 1))
+        await env.soon(loop)
 
 
 async def a_message_that_is_set_aside(env):

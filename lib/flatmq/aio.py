@@ -165,9 +165,10 @@ class Messages:
 
     The loop ends after `close()` or `client.disconnect()`, or when another `subscribe` or
     `unsubscribe` has ended the subscription, once all messages received before are taken. It
-    raises MQTTError if the broker refused the subscription. A task that leaves the loop must call
-    `close()`, or use `async with`. If the task ends without that, the subscription ends when the
-    queue is full.
+    raises MQTTError if the broker refuses the subscription, unless it has granted it before: then
+    it is tried again, and `on_dropped` is called. A task that leaves the loop must call `close()`,
+    or use `async with`. If the task ends without that, the subscription ends when the queue is
+    full.
     """
 
     subscription: "Subscription"
@@ -187,7 +188,7 @@ class Messages:
         self._first = self._count = 0
         # The message that the task has, in the exception that hands it to the task.
         self._found = StopIteration(Message(self._ring[0]))
-        self._taken = False  # it is the first one of the ring
+        self._taken: Any = None  # it is the first one of the ring; None: nothing was granted yet
 
     def take(self, message: Message) -> "object | None":
         """Handle a message of the subscription. Returns HOLD if there is no room for it."""
@@ -276,8 +277,10 @@ class Messages:
         if self.client.failed is not None:
             raise self.client.failed
         granted = self.subscription.granted
-        if granted and max(granted) > 127:
-            load("aio_rare", "").refused(self.subscription)
+        if granted and self._taken is None:  # what is refused later is tried again
+            if max(granted) > 127:
+                load("aio_rare", "").refused(self.subscription)
+            self._taken = False
         self.client.turn.park()
 
     if not MICROPYTHON:
