@@ -2,10 +2,11 @@
 
 import time
 
-from flatmq.port import ticks_add, ticks_diff, ticks_ms
+from flatmq.port import const, ticks_add, ticks_ms
 
 YEAR = 2025  # a clock that shows an earlier year has not been set
 RETRY_MS = 15000  # between two tries
+_MASK = const(0x3FFFFFFF)  # the clock wraps, and there may be no network for days
 
 
 class Clock:
@@ -29,7 +30,7 @@ class Clock:
 
     def _look(self):
         self._set = time.gmtime()[0] >= YEAR
-        if self._set or ticks_diff(ticks_ms(), self._due) < 0:
+        if self._set or 0 < self._due - ticks_ms() & _MASK <= RETRY_MS:
             return
         import ntptime
 

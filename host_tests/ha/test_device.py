@@ -186,6 +186,15 @@ def test_after_home_assistant_has_started_it_comes_after_a_while(home: Home) -> 
     assert home.settle() == []
 
 
+@pytest.mark.parametrize("days", [7, 12])
+def test_it_is_published_after_days_without_a_network(days: int, home: Home) -> None:
+    """The clock wraps in 12 days: what was due half of that ago looks like the future."""
+    level = home.device().sensor("level")
+    level.set(1)
+    home.clock.now += days * 86_400_000
+    assert CONFIG.format("tank-1") in dict(home.start())
+
+
 def test_a_fleet_does_not_answer_at_once(clock: Clock) -> None:
     fleet = [Home(clock, client_id=b"tank-%d" % i) for i in range(40)]
     for home in fleet:

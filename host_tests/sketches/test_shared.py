@@ -36,6 +36,29 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
+@pytest.mark.parametrize("days", [0, 7, 12])
+def test_the_time_is_asked_for_after_days_without_a_network(
+    days: int, shared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ticks wrap in 12 days: what was due half of that ago looks like the future."""
+    module = shared("clock")
+    asked = []
+    year = SimpleNamespace(gmtime=lambda: (2000,))
+    monkeypatch.setattr(module, "time", year)
+    monkeypatch.setitem(
+        sys.modules, "ntptime", SimpleNamespace(settime=lambda: asked.append(1), host="")
+    )
+    now = 1000
+    monkeypatch.setattr(module, "ticks_ms", lambda: now & 0x3FFFFFFF)
+    clock = module.Clock("pool")
+    now += days * 86_400_000
+    assert (clock.poll(), len(asked)) == (False, 1)
+    now += 14_999
+    assert (clock.poll(), len(asked)) == (False, 1)
+    now += 1
+    assert (clock.poll(), len(asked)) == (False, 2)
+
+
 def _load(name: str) -> SimpleNamespace:
     """Load a module that imports nothing of a board."""
     return SimpleNamespace(**runpy.run_path(str(SHARED / f"{name}.py")))

@@ -120,7 +120,7 @@ class Client(port.Shown):
     ack_timeout    seconds without any acknowledgement, while one is awaited, after which the
                    connection is ended and everything sent again; 0: never, None: 3 * timeout
     retry_ms, retry_max_ms   wait before a reconnect: it starts at the first and doubles up to the
-                   second
+                   second, which is at most 4 hours
     give_up        times that the broker may close the connection on a message alone in flight
                    before it is set aside, and that a handler may raise for a message; 0: any
                    number. A message is only set aside once the broker has taken another one

@@ -8,7 +8,7 @@ import random
 
 from . import port
 from .engine import NO_MEMORY, end_of, id_of, strip
-from .port import const, drop, load, ticks_add, ticks_diff
+from .port import const, drop, load, ticks_add
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from . import Client
 
 _EPIPE = const(32)  # a name that boards lack
+_AHEAD = const(24)  # bits of a time that is still to come: see `engine`
 _DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
 _END = const(1)
@@ -52,7 +53,7 @@ def step(c: "Client") -> "Any":
     except Exception as e:
         lost(c, e, "connect")
         return None
-    if not stream and ticks_diff(port.ticks_ms(), c.due) >= 0:
+    if not stream and c.due - port.ticks_ms() - 1 >> _AHEAD & 63:
         lost(c, _NOT_CONNECTED, "connecting")
     return stream
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from . import Client
 
-_SIGN = const(0x20000000)  # of a difference of two times: the clock wraps at 30 bits
-_MASK = const(0x3FFFFFFF)
+_MASK = const(0x3FFFFFFF)  # the clock wraps at 30 bits, which is 12 days
+# A time that is further away than 4.6 hours has come: nobody may have polled for days.
+_FAR = const(0x3F000000)
 _NAMES = const(8)  # remembered topic names: see `route`
 
 # Reasons why a connection ends, with their texts in `reasons`.
@@ -95,12 +96,13 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
     start = last = got = pos = more = wrote = heard = acked = 0
     again = 0  # how often the handlers of the first message have raised
     mask = _MASK
+    far = _FAR
     # A tuple made in advance, while there is memory: all but the end of a generator.
     raised = Exception, KeyboardInterrupt, SystemExit
     doing: Any = None
     h = dial = None
     busy = False  # received packets are left to handle
-    opened = moved = waits = held = False
+    opened = moved = waits = False
     room = True  # to begin without another yield
     if what:
         what = _INTERRUPTED
@@ -123,7 +125,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                     n = c.due - now & mask
                     if n < ms:
                         ms = n
-                    elif n & _SIGN:
+                    elif n & far:
                         ms = 0
                 if ms:
                     calling = "wait"
@@ -136,9 +138,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
             if ms is not None and not what:
                 now = ticks()
                 if stream is None:
-                    if c.state != "offline" and (
-                        c.state == "connecting" or not now - c.due & _SIGN
-                    ):
+                    if c.state != "offline" and (c.state == "connecting" or c.due - now - 1 & far):
                         dial = load("dial", "")
                         stream = dial.step(c)
                         if c.state == "waiting":
@@ -175,7 +175,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         while (
                             n is None
                             and not (ms or moved or left or acks or q or c.large)
-                            and now - c.due & _SIGN
+                            and not c.due - now - 1 & far
                         ):
                             ms = yield False
                             if ms is None:
@@ -422,7 +422,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                             room = at != start  # what was held back is handled: read more
 
                     # 5. The clock: what is late, or due, now that all that has come is handled.
-                    if not now - c.due & _SIGN and not what:
+                    if c.due - now - 1 & far and not what:
                         i = c.tick
                         p = moved and now - c.due & mask > i
                         if c.leaving is not None:
@@ -481,16 +481,16 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
             # 6. Write; what has begun is finished before anything else.
             while write and not what and (left or acks or q or c.alone or c.large):
                 if not left:
-                    held = False
+                    h = False  # whether the gate holds the acknowledgements back
                     if not opened:
                         if not acks:
                             break
                         # AUTH, which alone may leave before CONNACK.
                     elif acks and c.gate is not None:
                         calling = _HOOK
-                        held = c.gate(None) is False
+                        h = c.gate(None) is False
                         calling = 0
-                    if acks and not (held or (c.large and c.large.began)):
+                    if acks and not (h or (c.large and c.large.began)):
                         src = acks
                         pos = 0
                         left = length(acks)
@@ -520,7 +520,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         left = c.end - sent
                         if c.alone:
                             left = c.alone.next(sent)
-                            if not left and acks and not held:
+                            if not left and acks and not h:
                                 continue
                         if not left:
                             break

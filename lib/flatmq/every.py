@@ -1,7 +1,9 @@
 """Times that come again, for a loop that polls."""
 
 from . import port
-from .port import ticks_add, ticks_diff
+from .port import const, ticks_add
+
+_MASK = const(0x3FFFFFFF)  # the clock wraps at 30 bits, which is 12 days
 
 
 class Every:
@@ -20,14 +22,15 @@ class Every:
         if ms.__class__ is not int or not 1 <= ms <= 268435455:
             raise ValueError(f"ms must be an int from 1 to 268435455, not {ms!r}")
         self.ms = ms
-        self.next = port.ticks_ms()
+        self.since = port.ticks_ms() - ms  # when it was due last
 
     def due(self) -> bool:
         """Return whether the time has come. It is due once, however many times were missed."""
         now = port.ticks_ms()
-        if ticks_diff(now, self.next) < 0:
+        passed = now - self.since & _MASK
+        if passed < self.ms:
             return False
-        self.next = ticks_add(self.next, self.ms)
-        if ticks_diff(now, self.next) >= 0:  # the program was busy for longer than that
-            self.next = ticks_add(now, self.ms)
+        if passed < 2 * self.ms:
+            now = ticks_add(self.since, self.ms)
+        self.since = now
         return True

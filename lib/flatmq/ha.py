@@ -24,7 +24,7 @@ from json import dumps
 
 from . import Client, port
 from .ha_message import Stream, checked, members
-from .port import const, drop, load, ticks_add, ticks_diff
+from .port import const, drop, load, ticks_add
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BIRTH = const(b"homeassistant/status")  # Home Assistant's own, "online" whenever it has started
+_FAR = const(0x3F000000)  # see `engine`
 _SPREAD_BITS = const(14)  # after that up to 16 s pass, so that not all boards answer at once
 _LONGEST = const(12)  # characters of a number: any small int of a board, with a point
 _LIGHT = const(
@@ -307,11 +308,7 @@ class Device:
             self._online is None or c.publish(self.status, self._online, 1, True) is not None
         ):
             self._greeted = c.stats.connects
-        if (
-            self.due is not None
-            and ticks_diff(port.ticks_ms(), self.due) >= 0
-            and not self._describe()
-        ):
+        if self.due is not None and self.due - port.ticks_ms() - 1 & _FAR and not self._describe():
             return
         if self.news:
             self._report()

@@ -76,7 +76,7 @@ subscriptions 8 0 255
 incoming 32 1 65535
 timeout 10 1 999
 ack_timeout -1 0 196605
-retry_max_ms 60000 1 268435456
+retry_max_ms 60000 1 14400000
 give_up 5 0 100
 max_qos 2 0 2
 answers 64 8 268435456"""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _AGAIN_MS = const(15000)  # after a request that was not answered, or too late
 _DAY = const(86400)
+_MASK = const(0x3FFFFFFF)  # the clock wraps at 30 bits, which is 12 days
 _2025 = const(1735689600)  # no host has an earlier time
 
 
@@ -82,7 +83,8 @@ class TimeSync:
         """Ask, or set the clock, if it is time to. Never blocks."""
         now = port.ticks_ms()
         late = ticks_diff(now, self._at)
-        if self._client.connected and ticks_diff(now, self._due) >= 0:
+        # A time that is further away was missed, while there was no connection for days.
+        if self._client.connected and self._due - now - 1 & _MASK >= self._every_ms:
             self._ask(now)
         elif self._second and late >= 0:
             late = late // 1000 + 1
