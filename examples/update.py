@@ -22,7 +22,6 @@ SSID, KEY = "home", "secret"
 
 wlan = network.WLAN(network.WLAN.IF_STA)
 wlan.active(True)
-wlan.connect(SSID, KEY)
 with open("/ota.json") as f:  # written by `flatmq image`
     mine = json.load(f)
 client = Client(b"pico-1", "192.168.1.10")
@@ -34,8 +33,12 @@ updates = Updates(
     healthy=lambda: client.stats.connects > 0,
 )
 client.start()
+join = Every(20000)
 report = Every(1000)
 while True:
+    if not wlan.isconnected() and join.due():
+        wlan.disconnect()  # an ESP32 that is still trying would raise OSError
+        wlan.connect(SSID, KEY)
     client.poll(20)
     updates.poll()
     if report.due():

@@ -38,6 +38,7 @@ while True:
         client.poll(20)
     else:
         if join.due():
+            wlan.disconnect()  # an ESP32 that is still trying would raise OSError
             wlan.connect(SSID, KEY)
         time.sleep_ms(20)
     if client.connected and measure.due():

@@ -202,14 +202,15 @@ def test_two_clients(python: str, near: broker.Broker, tmp_path: Path) -> None:
             assert owner.payloads("boiler-7/alarm") == [b"too hot", b"fine"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def secure() -> Iterator[SecureBroker]:
     made = SecureBroker()
     yield made
     made.stop()
 
 
-def test_wifi_tls(secure: SecureBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("esp32", [False, True])
+def test_wifi_tls(esp32: bool, secure: SecureBroker, tmp_path: Path) -> None:
     """Wi-Fi is out of range at first; at the end the power is cut."""
     (pin,) = re.findall(r'PIN = "(.*)"', _example("wifi_tls"))
     changes = {
@@ -222,8 +223,9 @@ def test_wifi_tls(secure: SecureBroker, tmp_path: Path) -> None:
     code = _example("wifi_tls", **changes)
     near = secure.broker
     with Observer(near.host, near.port, "dev/pico-1/#") as desk:
-        with _on_board(code, tmp_path, "in_range = False; adc[4] = 14000") as board:
-            board.until("turns > 3")
+        setup = f"esp32 = {esp32}; in_range = False; adc[4] = 14000"
+        with _on_board(code, tmp_path, setup) as board:
+            board.until("wifi.count('connect') > 1")
             assert not desk.messages
             board.do("in_range = True")
             desk.until(lambda: desk.payloads("dev/pico-1/temp"))
@@ -278,6 +280,21 @@ class _Updated(Desk):
             "    healthy=": f"    folder={str(self.board)!r},\n    healthy=",
         }
         return f"{_FAKES}{_example('update', **changes)}"
+
+
+def test_update_joins_again(tmp_path: Path) -> None:
+    """The radio of a Pico W does not do that by itself."""
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "ota.json").write_text('{"board": "pico_w", "key": "1"}')
+    changes = {
+        "    healthy=": "    reset=print,\n    healthy=",
+        "Every(20000)": "Every(50)",
+        "    updates.poll()": f"    updates.poll()\n    {_TURN}",
+    }
+    with _on_board(_example("update", **changes), tmp_path) as board:
+        board.until("wifi.count('connect') == 1")
+        board.do("in_range = False")
+        board.until("wifi.count('connect') > 2")
 
 
 def test_update(near: broker.Broker, tmp_path: Path) -> None:
