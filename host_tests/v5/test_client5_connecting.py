@@ -207,11 +207,10 @@ def test_the_servers_keep_alive_is_used(keepalive: int, clock: Clock) -> None:
     bench = Bench5(clock, keepalive=keepalive).accepted((Id.SERVER_KEEP_ALIVE, 8))
     assert _quiet(bench, 8000) == ["PINGREQ"]
     bench.outage()
-    bench.accepted((Id.SERVER_KEEP_ALIVE, 0))
-    assert _quiet(bench, 200_000) == []
-    bench.outage()
-    bench.accepted()
-    assert _quiet(bench, 60_000) == {0: [], 60: ["PINGREQ"], 1000: []}[keepalive]
+    for zero in ([(Id.SERVER_KEEP_ALIVE, 0)], []):  # the client looks for dead links all the same
+        bench.accepted(*zero)
+        assert _quiet(bench, 60_000) == {0: [], 60: ["PINGREQ"], 1000: []}[keepalive]
+        bench.outage()
 
 
 def test_the_identifier_that_the_broker_assigns_is_used_from_then_on(broker: FakeBroker) -> None:

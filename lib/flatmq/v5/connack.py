@@ -71,7 +71,8 @@ def accepted(c: "Client5", t: int, end: int) -> "Any":
             return what
     limits(offers, said.get)
     c.unanswered = None  # the broker speaks MQTT 5
-    n = offers[_KEEP_ALIVE] if offers[_KEEP_ALIVE] >= 0 else c.keepalive
+    # With 0 the broker does not look for dead links; a client that does may send PINGREQ.
+    n = offers[_KEEP_ALIVE] if offers[_KEEP_ALIVE] > 0 else c.keepalive
     c.interval = n * 750 or _NEVER
     c.tick = min(c.interval, c.ack_ms // 3 or _NEVER, 10000)
     c.strict = not offers[_RETAIN] or 0 < offers[_MAXIMUM_PACKET_SIZE] < c.room
