@@ -1,6 +1,6 @@
-"""What nobody polls for days goes on at once, although the clock of a board wraps in 12 days.
+"""The clock of a board wraps in 12 days: a client that nobody polls for days goes on at once.
 
-A time that was to come half of that ago looks like one in the future.
+Half of that after it was to come, a time looks like one in the future.
 """
 
 from __future__ import annotations
