@@ -2,9 +2,8 @@
 
 corpus.txt (MQTT 3.1.1 and 3.1) and corpus5.txt have a line for each: its name, then its bytes.
 "found" and "crafted" are faults that the client once had; the others came by chance, and are few
-that together take each step in the client and the oracle three times, if any case does, and find
-each of the `mutants`. Add a line for each finding; `python -m hostile.judge --case` shows the
-steps of one.
+that together take each step in the client and the oracle three times, if any case does. Add a line
+for each finding; `python -m hostile.judge --case` shows the steps of one.
 
 `python -m hostile.corpus VERSION` judges them with the flatmq that Python finds first.
 """
