@@ -1,6 +1,6 @@
 """aedes, a broker for Node.js, on loopback: it disconnects a client for a message it refuses.
 
-`make aedes` installs it in build/aedes, at the versions of aedes/package-lock.json.
+`make aedes` installs it in build/aedes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Aedes(Broker):
         self._log = Path(self._folder.name, "log.txt")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [node, str(HERE / "aedes" / "broker.mjs"), str(INSTALLED)],
+                [node, str(HERE / "aedes_broker.mjs"), str(INSTALLED)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -252,16 +252,13 @@ def test_mpremote_installs_a_part_from_the_checkout(part: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("part", sizes.sample(packages.PARTS, 2))
-def test_mpremote_installs_a_part_of_a_release(part: str, released: Path, tmp_path: Path) -> None:
-    """The same modules, compiled."""
-    _install(str(released / f"{part}.json"), tmp_path)
+def test_mpremote_installs_a_part_of_a_release(
+    part: str, released: Path, served: str, tmp_path: Path
+) -> None:
+    """The same modules, compiled, from a server."""
+    _install(f"{served}/{part}.json", tmp_path)
     found = files(tmp_path / "lib")
     assert set(found) == {target.replace(".py", ".mpy") for target in _listed(part)}
     for target, data in found.items():
         assert data == (released / target).read_bytes()
         assert f"mpy{data[1]}" == released.name
-
-
-def test_mpremote_installs_a_release_from_a_server(served: str, tmp_path: Path) -> None:
-    _install(f"{served}/spool.json", tmp_path)
-    assert "flatmq/spool.mpy" in files(tmp_path / "lib")

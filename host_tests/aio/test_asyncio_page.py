@@ -1,14 +1,11 @@
 """The programs of docs/asyncio.md do at a real broker what the page says.
 
-Of its program for mqtt_as, the same one moved to flatmq runs, on both interpreters. mqtt_as is
-in no package index: to run the one before the move too, on MicroPython, name a folder that has
-mqtt_as (0.8.3): `MQTT_AS=/path/to/folder pytest host_tests/aio`.
+Of its program for mqtt_as, the same one moved to flatmq runs, on both interpreters.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -30,10 +27,7 @@ PAGE = (ROOT / "docs" / "asyncio.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compiler
 OUTAGES = 3
-MQTT_AS = os.environ.get("MQTT_AS")
-CASES = [("after.py", "cpython"), ("after.py", "micropython")]
-if MQTT_AS:
-    CASES.append(("before.py", "micropython"))
+PYTHONS = ("cpython", "micropython")
 
 
 @contextmanager
@@ -68,7 +62,7 @@ def target() -> Iterator[broker.Broker]:
         yield made
 
 
-@pytest.mark.parametrize("python", ["cpython", "micropython"])
+@pytest.mark.parametrize("python", PYTHONS)
 def test_the_example_answers(python: str, target: broker.Broker, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     assert '"192.168.1.10"' in EXAMPLE
@@ -106,15 +100,14 @@ def _is_gone(target: broker.Broker, peer: Observer) -> None:
     assert retained(target.host, target.port, "shed/status") == b"offline"
 
 
-def _does_its_work(program: str, python: str, output: Path) -> None:
-    folders = [BOARD, *([Path(MQTT_AS)] if MQTT_AS else [])]
+def _does_its_work(python: str, output: Path) -> None:
     with (
         broker.mosquitto() as target,
         Observer(target.host, target.port) as peer,
         Proxy(target.host, target.port) as proxy,
     ):
         where = proxy.host, str(proxy.port)
-        with running(python, PROGRAMS / program, output, *where, folders=folders):
+        with running(python, PROGRAMS / "after.py", output, *where, folders=[BOARD]):
             _works(target, peer, output, 0)
             for outages in range(1, OUTAGES + 1):
                 proxy.refuse()
@@ -133,21 +126,19 @@ def _does_its_work(program: str, python: str, output: Path) -> None:
 @pytest.fixture(scope="module")
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[tuple[str, str], Future[None]]]:
+) -> Iterator[dict[str, Future[None]]]:
     folder = tmp_path_factory.mktemp("programs")
     library("micropython")  # compiled before the threads need it
 
-    def run(case: tuple[str, str]) -> None:
-        _does_its_work(*case, folder / f"{'-'.join(case)}.txt")
+    def run(python: str) -> None:
+        _does_its_work(python, folder / f"{python}.txt")
 
     with side_by_side(request, test_it_does_its_work, run) as futures:
         yield futures
 
 
-@pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_it_does_its_work(
-    case: tuple[str, str], runs: dict[tuple[str, str], Future[None]]
-) -> None:
+@pytest.mark.parametrize("case", PYTHONS)
+def test_it_does_its_work(case: str, runs: dict[str, Future[None]]) -> None:
     runs[case].result()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from flatmq.stream_websocket import WebSocket
 from hostile import server_frames
 from hostile.framed import Below
 from hostile.strict_frames import ClientFrames
+from unit.fake_link import FakeStream
 
 
 def frame(
@@ -45,23 +45,22 @@ def answer(request: bytes, **changes: bytes | None) -> bytes:
     return text + b"\r\n"
 
 
-class Inner:
+class Inner(FakeStream):
     """An inner link and its stream.
 
-    It gives `incoming`, a chunk for each read, keeps what is `written`, and holds the caller
-    to the rule of TLS streams: what was not taken is offered again, with the same length.
+    It holds the caller to the rule of TLS streams: what was not taken is offered again, with the
+    same length.
 
-    `room` says how many of the offered bytes one write takes, None or 0 for none. `reply` makes
+    `takes` says how many of the offered bytes one write takes, None or 0 for none. `reply` makes
     the answer to the upgrade; None leaves it to the test.
     """
 
     def __init__(self, reply: Callable[[bytes], bytes] | None = answer) -> None:
+        super().__init__()
         self.address: object = None
-        self.incoming: deque[bytes] = deque()
-        self.written = bytearray()
         self.request = b""
-        self.room: Callable[[int], int | None] = lambda n: n
-        self.ended = self.closed = False
+        self.takes: Callable[[int], int | None] = lambda n: n
+        self.closed = False
         self.waits: list[bool] = []
         self._reply = reply
         self._offered: bytes | None = None
@@ -82,22 +81,12 @@ class Inner:
     def close(self) -> None:
         self.closed = True
 
-    def readinto(self, buf: memoryview) -> int | None:
-        if not self.incoming:
-            return 0 if self.ended else None
-        chunk = self.incoming.popleft()
-        n = min(len(chunk), len(buf))
-        buf[:n] = chunk[:n]
-        if n < len(chunk):
-            self.incoming.appendleft(chunk[n:])
-        return n
-
     def write(self, buf: memoryview, off: int, n: int) -> int | None:
         data = bytes(memoryview(buf)[off : off + n])
         assert data, "nothing was offered"
         if self._offered is not None:
             assert data == self._offered, "other bytes than those that were not taken"
-        took = min(self.room(n) or 0, n)
+        took = min(self.takes(n) or 0, n)
         self._offered = data[took:] or None
         self.written += data[:took]
         if not self.request and self.written.endswith(b"\r\n\r\n"):

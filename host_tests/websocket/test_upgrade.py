@@ -78,7 +78,7 @@ def test_the_answer_may_be_cut_anywhere(chunks: list, rooms: list) -> None:
     """Nothing of the first frame behind it is lost, and no step waits."""
     inner = Inner(reply=None)
     room = iter(rooms)
-    inner.room = lambda n: next(room, n)
+    inner.takes = lambda n: next(room, n)
     link = WebSocket("broker", link=inner)
     link.connect()
     steps = 0
@@ -100,14 +100,14 @@ def test_the_answer_may_be_cut_anywhere(chunks: list, rooms: list) -> None:
 
 def test_it_waits_for_room_only_while_the_request_has_not_left() -> None:
     inner = Inner(reply=None)
-    inner.room = lambda n: 20
+    inner.takes = lambda n: 20
     link = WebSocket("broker", link=inner)
     link.connect()
     link.wait(1, True)
-    inner.room = lambda n: None
+    inner.takes = lambda n: None
     assert link.stream() is None
     link.wait(1, True)
-    inner.room = lambda n: n
+    inner.takes = lambda n: n
     assert link.stream() is None
     link.wait(1, True)
     assert inner.waits == [True, True, False]

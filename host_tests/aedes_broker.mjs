@@ -1,4 +1,4 @@
-// aedes on loopback: `node broker.mjs FOLDER`, where FOLDER holds node_modules.
+// aedes on loopback: `node aedes_broker.mjs FOLDER`, where FOLDER holds node_modules.
 //
 // Prints the port once it listens. Ends when its standard input does, so that it never outlives
 // the process that started it. A client that publishes to a topic whose last level is
