@@ -82,14 +82,38 @@ def _publisher(proof):
     return client
 
 
-def publish_qos2(proof):
+def _acknowledged(proof, qos):
     client = _publisher(proof)
     while True:
         began = ticks_ms()
-        accepted = _publish(client, b"-1500", 2)
+        accepted = _publish(client, b"-1500", qos)
         while client.pending and ticks_diff(ticks_ms(), began) < ANSWER_MS:
             client.poll(100)
         yield bool(accepted) and client.pending == 0
+
+
+def publish_qos0(proof):
+    client = _publisher(proof)
+    while True:
+        accepted = _publish(client, b"-1500", 0)
+        client.poll()
+        yield accepted == 0 and client.pending == 0
+
+
+def publish_qos1(proof):
+    return _acknowledged(proof, 1)
+
+
+def publish_qos2(proof):
+    return _acknowledged(proof, 2)
+
+
+def receive_qos0(proof):
+    return Echo(proof, 0).rounds(0)
+
+
+def receive_qos1(proof):
+    return Echo(proof, 1).rounds(1)
 
 
 def receive_qos2(proof):
@@ -105,6 +129,12 @@ def wait_for_an_acknowledgement(proof):
 
 def ping_and_its_pingresp(proof):
     return Echo(proof, 0).pings()
+
+
+def idle_poll(proof):
+    client = _publisher(proof)
+    while True:
+        yield not client.poll() and client.connected
 
 
 def idle_poll_that_waits(proof):
