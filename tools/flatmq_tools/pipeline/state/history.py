@@ -73,35 +73,18 @@ class Dead(NamedTuple):
     offset: int
 
 
-@dataclass
-class Came:
-    """All messages of a batch, packs or not: how many in each second.
+CAME = np.dtype([("first", "<i8"), ("last", "<i8"), ("messages", "<i8")])
+"""How many messages came in a second, packs or not, and when the first and the last came."""
 
-    Times are microseconds since 1970.
-    """
 
-    at: Ints
-    """Any time in the second."""
-    messages: Ints
-    first: Ints
-    last: Ints
-    dead: Sequence[Dead] = ()
-
-    @classmethod
-    def nothing(cls) -> Came:
-        """Return no messages."""
-        none = np.empty(0, np.int64)
-        return cls(none, none, none, none)
-
-    @classmethod
-    def together(cls, parts: Sequence[Came]) -> Came:
-        """Return what came in all of these."""
-        every = [cls.nothing(), *parts]
-        at, messages, first, last = (
-            np.concatenate([getattr(part, name) for part in every])
-            for name in ("at", "messages", "first", "last")
-        )
-        return cls(at, messages, first, last, [dead for part in every for dead in part.dead])
+def came(at: Ints) -> Rows:
+    """Return rows of CAME for messages that arrived at these times."""
+    ranked = np.sort(at)
+    second, begins, count = np.unique(ranked // SECOND, return_index=True, return_counts=True)
+    rows = np.empty(len(second), CAME)
+    rows["first"], rows["last"] = ranked[begins], ranked[begins + count - 1]
+    rows["messages"] = count
+    return rows
 
 
 @dataclass
@@ -177,10 +160,10 @@ class Packs(NamedTuple):
 # Sums of a batch
 
 
-def steps_of(came: Came, packs: Sequence[Packs]) -> list[Records]:
+def steps_of(came: Rows, dead: Sequence[Dead], packs: Sequence[Packs]) -> list[Records]:
     """Return what a batch adds to steps of all widths."""
-    dead_at = np.array([one.at for one in came.dead], np.int64)
-    parts = [came.at, *(each.at for each in packs), dead_at]
+    dead_at = np.array([one.at for one in dead], np.int64)
+    parts = [came["first"], *(each.at for each in packs), dead_at]
     kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     numbers = {
         "at": np.concatenate(parts), "messages": np.zeros_like(kind),
@@ -189,7 +172,7 @@ def steps_of(came: Came, packs: Sequence[Packs]) -> list[Records]:
         "first": np.full(len(kind), _FAR_AWAY), "last": np.full(len(kind), UNKNOWN),
     }  # fmt: skip
     for name in ("messages", "first", "last"):
-        numbers[name][kind == 0] = getattr(came, name)
+        numbers[name][kind == 0] = came[name]
     devices, delays = (np.concatenate([[], *parts]).astype(np.int64) for parts in (
         [each.device for each in packs], [each.delay[each.counted] for each in packs],
     ))  # fmt: skip
@@ -338,13 +321,11 @@ def write(
     dead: Sequence[Dead],
 ) -> None:
     """Add what a batch adds, in the transaction that is open."""
-    fresh = False
-    for each in steps:
-        fresh |= _write_steps(db, each)
+    are_new = [_write_steps(db, each) for each in steps]
     _write_devices(db, hours)
     if dead:
         _write_dead(db, dead)
-    if fresh:
+    if any(are_new):
         _prune(db)
 
 
