@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -82,15 +81,10 @@ class Rows:
         return f"md5({column}) IN ({listed})" if hashes else None
 
 
-class Removed(NamedTuple):
-    """The rows that a table, or another place, had of the device."""
-
-    place: str
-    rows: int
-
-
-def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed]:
+def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[tuple[str, int]]:
     """Remove a device from the tables and the state in `out`, and from logs.
+
+    Yields each place, and how many rows of the device it had.
 
     logs  folders of logs, beside the one in `out`
 
@@ -101,26 +95,26 @@ def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed
         places = _places(out)
         for folder in dict.fromkeys([out / "log", *logs]):
             if segments(folder):
-                yield Removed(str(folder), remove_from_log(folder, rows))
+                yield str(folder), remove_from_log(folder, rows)
         there = _tables(out)
         for table in there:
-            yield Removed(table.name, _remove_rows(table, rows))
+            yield table.name, _remove_rows(table, rows)
         yield from _state(out, rows)
         for table in there:
             _forget_past(table, places.get(table.name))
 
 
-def _state(out: Path, rows: Rows) -> Iterator[Removed]:
+def _state(out: Path, rows: Rows) -> Iterator[tuple[str, int]]:
     """Remove the device from the state, and from the tables that are made of it."""
     births = out / "state" / "births.json"
     if births.exists():
-        yield Removed("state/births.json", Births(births).forget(rows.device))
+        yield "state/births.json", Births(births).forget(rows.device)
     windows = out / "state" / "windows.db"
     if windows.exists():
         with Windows(windows) as store:
-            yield Removed(f"state/{windows.name}", store.forget(rows.device))
+            yield f"state/{windows.name}", store.forget(rows.device)
     for file in sorted((out / "state").glob("*.sqlite")):
-        yield Removed(f"state/{file.name}", state.remove(file, rows.device))
+        yield f"state/{file.name}", state.remove(file, rows.device)
         Snapshots(file, str(out)).refresh()
 
 
@@ -276,9 +270,9 @@ def main(device: str, out: Path, filters: Sequence[str], logs: Sequence[Path]) -
     shown.add_column("removed", justify="right")
     total = 0
     with console.status(f"removing {device} from {out} ..."):
-        for one in forget(out, rows, logs):
-            total += one.rows
-            shown.add_row(one.place, f"{one.rows:,}")
+        for place, count in forget(out, rows, logs):
+            total += count
+            shown.add_row(place, f"{count:,}")
         count, topics = _named(out, rows)
     if total:
         console.print(shown)
