@@ -21,7 +21,7 @@ from flatmq.wire import get_length, is_filter
 from . import checkpoints, durable, tables
 from .delta_batches import Position, Reader
 from .in_use import INGEST, InUse
-from .log import HEADER, LogError, Record, Segment, Writer, segments
+from .log import LogError, Record, Segment, Writer, segments
 from .log_rows import topic_text
 from .mapping.births import Births
 from .open_windows import Store as Windows
@@ -204,8 +204,7 @@ def _segment(segment: Segment, rows: Rows) -> int:
     removed = end = 0
     with segment.path.open("rb") as old, draft.open("wb") as new:
         for record in records(old, segment.first):
-            old.seek(record.at + HEADER)
-            body, count = _without(old.read(record.size), record, rows)
+            body, count = _without(record, rows)
             new.write(header(record.first, record.messages, record.time_us, body, record.version))
             new.write(body)
             removed += count
@@ -222,9 +221,9 @@ def _segment(segment: Segment, rows: Rows) -> int:
     return removed
 
 
-def _without(body: bytes, record: Record, rows: Rows) -> tuple[bytes, int]:
+def _without(record: Record, rows: Rows) -> tuple[bytes, int]:
     """Return the packets of a record without those of the device, and how many these were."""
-    parts = []
+    body, parts = record.body, []
     at = removed = 0
     while at < len(body):
         begin = at

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from flatmq.wire import get_length
 
 from . import carried
-from .segments import FORGOTTEN, HEADER, LogError, Record, Segment, is_whole, records, segments
+from .segments import FORGOTTEN, LogError, Record, records, segments
 
 SCHEMA = pa.schema(
     [
@@ -70,7 +70,7 @@ class _Columns:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def add(self, record: Record, body: bytes, start: int, end: int) -> None:
+    def add(self, record: Record, start: int, end: int) -> None:
         """Add those messages of a record that lie from offset `start` up to `end`."""
         text = self._text
         topics: list[str] = []
@@ -78,6 +78,7 @@ class _Columns:
         firsts = bytearray()
         blocks: list[carried.Values] = []
         walks = record.version == 5
+        body = record.body
         at, have = 0, len(body)
         while at < have:
             first = body[at]
@@ -153,31 +154,19 @@ def read(folder: Path | str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         after = found[i + 1].first if i + 1 < len(found) else None
         if (after is not None and after <= want) or segment.first >= end:
             continue
-        for record, body in _bodies(segment, want, end):
-            columns.add(record, body, want, end)
-            want = min(record.next, end)
-            if len(columns) >= _ROWS or columns.bytes >= _BYTES:
-                yield columns.batch()
+        try:
+            file = segment.path.open("rb")
+        except FileNotFoundError as error:
+            raise LogError(f"{segment.path} was trimmed while it was to be read") from error
+        with file:
+            for record in records(file, segment.first, want):
+                columns.add(record, want, end)
+                want = min(record.next, end)
+                if len(columns) >= _ROWS or columns.bytes >= _BYTES:
+                    yield columns.batch()
+                if want == end:
+                    break
         if want < end and want != after:
             raise LogError(f"{segment.path}: damaged, or ends, before message {want}")
     if columns:
         yield columns.batch()
-
-
-def _bodies(segment: Segment, start: int, end: int) -> Iterator[tuple[Record, bytes]]:
-    """The whole records of a segment that have messages from `start` up to `end`."""
-    try:
-        file = segment.path.open("rb")
-    except FileNotFoundError as error:
-        raise LogError(f"{segment.path} was trimmed while it was to be read") from error
-    with file:
-        for record in records(file, segment.first, check=False):
-            if record.first >= end:
-                return
-            if record.next > start:
-                file.seek(record.at)
-                head = file.read(HEADER)
-                body = file.read(record.size)
-                if len(body) < record.size or not is_whole(head, body):
-                    return
-                yield record, body
