@@ -264,21 +264,19 @@ class Boots:
             now[name][follows] = now[of][follows - 1]
         return now
 
-    def _grown(self) -> dict[str, Ints]:
-        """By how much lost and unheard grow, for each boot.
+    def _grown(self) -> Ints:
+        """By how much lost grows, for each boot.
 
         What a new boot changes of those that are not in the batch counts for one that is.
         """
-        grown = {}
-        then, now = counts(self.was.numbers), counts(self.now.numbers)
+        then, now = counts(self.was.numbers)[1], counts(self.now.numbers)[1]
+        grown = now - np.where(self.new, 0, then)
         others = np.ones(len(self.now), np.bool_)
         others[self.present] = False
+        moved = np.flatnonzero(others & (grown != 0))
         device = self.now["device"]
-        for name, n in (("lost", 1), ("unheard", 2)):
-            grown[name] = now[n] - np.where(self.new, 0, then[n])
-            moved = np.flatnonzero(others & (grown[name] != 0))
-            to = self.present[np.searchsorted(device[self.present], device[moved])]
-            np.add.at(grown[name], to, grown[name][moved])
+        to = self.present[np.searchsorted(device[self.present], device[moved])]
+        np.add.at(grown, to, grown[moved])
         return grown
 
     def _reordered(self) -> Bools:

@@ -201,12 +201,12 @@ def _widened(fine: Records, width: int, *names: str) -> Records:
     return Records(fine.kind, fine.numbers | steps, fine.lists).summed("width", "at", *names)
 
 
-def hours_of(boots: Boots, bins: Rows, totals: dict[str, Ints]) -> Records:
+def hours_of(boots: Boots, bins: Rows, grown: Ints) -> Records:
     """Return what packs with numbers add to the hours of devices.
 
-    bins    of the delay of each pack
-    totals  by how much lost and unheard grow, for each boot: with what a new boot changes of
-            boots that are not in the batch
+    bins   of the delay of each pack
+    grown  by how much lost grows, for each boot: with what a new boot changes of boots that are
+           not in the batch
     """
     order, packs = boots.by_group, boots.packs
     group, at = boots.group[order], packs.at[order]
@@ -217,13 +217,11 @@ def hours_of(boots: Boots, bins: Rows, totals: dict[str, Ints]) -> Records:
     segment = np.cumsum(first) - 1
     heads = np.flatnonzero(first)
     of_segment = group[heads]
-    lost, unheard = _by_segment(
-        boots, segment[fresh], of_segment, packs.seq[order][fresh], totals
-    )  # fmt: skip
+    lost = _lost_by_segment(boots, segment[fresh], of_segment, packs.seq[order][fresh], grown)
     numbers = {
         "device": boots.now["device"][of_segment], "numbered": np.ones_like(heads),
         "first": np.minimum.reduceat(at, heads), "heard": np.maximum.reduceat(at, heads),
-        "lost": lost, "unheard": unheard,
+        "lost": lost, "unheard": np.zeros_like(heads),  # which nobody asks an hour for
     }  # fmt: skip
     for name, rows in (("received", fresh), ("duplicates", ~fresh), ("reordered", reordered)):
         numbers[name] = np.bincount(segment[rows], None, len(heads))
@@ -236,10 +234,8 @@ def hours(at: Ints, numbers: dict[str, Ints], delays: tuple[Ints, Rows]) -> Reco
     return Records(STEPS_OF_DEVICES, numbers | steps, {"delays": delays})
 
 
-def _by_segment(
-    boots: Boots, segment: Ints, group: Ints, seq: Ints, totals: dict[str, Ints]
-) -> tuple[Ints, Ints]:
-    """By how much lost and unheard of a boot grow in each hour of it: what they are after each.
+def _lost_by_segment(boots: Boots, segment: Ints, group: Ints, seq: Ints, grown: Ints) -> Ints:
+    """By how much lost of a boot grows in each hour of it: by what it is after each.
 
     `segment` and `seq` are of fresh packs, `group` is the boot of each segment.
     """
@@ -255,28 +251,23 @@ def _by_segment(
     now = {name: boots.was[name].copy() for name in names}
     now["lowest"][boots.new], now["highest"][boots.new] = _FAR_AWAY, UNKNOWN
     now["received"][boots.new] = 0
-    _, was_lost, was_unheard = counts(now)
-    so_far = {
-        "lost": np.where(boots.new, 0, was_lost), "unheard": np.where(boots.new, 0, was_unheard)
-    }  # fmt: skip
+    so_far = np.where(boots.new, 0, counts(now)[1])
     now["before"] = boots.now["before"]
-    grown = {name: np.zeros(count, np.int64) for name in so_far}
+    lost = np.zeros(count, np.int64)
     for turn in range(int(position.max(initial=-1)) + 1):
         at = np.flatnonzero(position == turn)
         of = group[at]
         now["received"][of] += received[at]
         now["lowest"][of] = np.minimum(now["lowest"][of], low[at])
         now["highest"][of] = np.maximum(now["highest"][of], high[at])
-        _, lost, unheard = counts({name: now[name][of] for name in now})
-        for name, values in (("lost", lost), ("unheard", unheard)):
-            grown[name][at] = values - so_far[name][of]
-            so_far[name][of] = values
+        after = counts({name: now[name][of] for name in now})[1]
+        lost[at] = after - so_far[of]
+        so_far[of] = after
     ends = np.flatnonzero(np.append(begins[1:], True)) if count else begins
-    for name, values in grown.items():
-        rest = totals[name].copy()
-        np.subtract.at(rest, group, values)
-        values[ends] += rest[group[ends]]
-    return grown["lost"], grown["unheard"]
+    rest = grown.copy()
+    np.subtract.at(rest, group, lost)
+    lost[ends] += rest[group[ends]]
+    return lost
 
 
 def summed(steps: Records) -> Records:
