@@ -20,7 +20,7 @@ from flatmq.wire import get_length, is_filter
 
 from . import checkpoints, durable, tables
 from .delta_batches import Position, Reader
-from .in_use import INGEST, InUse
+from .in_use import INGEST, lock
 from .log import LogError, Record, Segment, Writer, segments
 from .log_rows import topic_text
 from .mapping.births import Births
@@ -91,7 +91,7 @@ def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[tuple[s
     An InUseError or TablesError comes before anything is removed.
     """
     _check(out, logs)
-    with InUse(out), InUse(out, INGEST):
+    with lock(out), lock(out, INGEST):
         places = _places(out)
         for folder in dict.fromkeys([out / "log", *logs]):
             if segments(folder):
