@@ -187,12 +187,6 @@ def with_messages(packs: pa.RecordBatch, messages: pa.RecordBatch) -> pa.RecordB
         column = messages[name]
         if name == "payload":
             column = pc.if_else(is_dead, column, None)
-        if name == "topic":  # one that is not UTF-8 would be an error of whoever reads the tables
-            try:
-                column.validate(full=True)
-            except pa.ArrowInvalid:
-                texts = column.cast(pa.binary()).to_pylist()
-                column = pa.array([text and text.decode(errors="replace") for text in texts])
         packs = packs.append_column(name, column)
     return packs
 

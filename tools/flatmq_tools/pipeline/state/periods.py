@@ -121,8 +121,9 @@ class Periods:
         group, short = groups.unpacked(known["delays"], SHORT)
         first = min((at for at in known["first"] if at is not None), default=None)
         last = max((at for at in known["last"] if at is not None), default=None)
+        at, end, messages, packs, dead = (np.array(known[name], np.int64) for name in names[:5])
         return Found(
-            *(np.array(known[name], np.int64) for name in names[:5]), first, last,
+            at, end, messages, packs, dead, first, last,
             [history.unpacked_set(kept) for kept in known["devices"]] if sets else [],
             group, short,
         )  # fmt: skip
