@@ -17,7 +17,7 @@ from flatmq.senml import Pack, label
 from flatmq_rigs.pipeline.bench.messages import stream
 from flatmq_tools.pipeline import delta_batches, log
 from flatmq_tools.pipeline.delta import Delta
-from flatmq_tools.pipeline.delta_batches import Reader, Unit
+from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import parsing
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
 from flatmq_tools.pipeline.landing import Landing
@@ -109,9 +109,8 @@ def table(messages: Sequence[Message], offset: int = 0) -> pa.Table:
 
 def values_of(reader: Reader, parts: Sequence[InputPartition], name: str) -> list[int]:
     """Return the integers of a column, sorted, of the row groups in these partitions."""
-    units = [
-        Unit(**row) for part in parts for rows in reader.read(part) for row in rows.to_pylist()
-    ]
+    rows = [row for part in parts for rows in reader.read(part) for row in rows.to_pylist()]
+    units = [(row["path"], row["group"]) for row in rows]
     found = delta_batches.read(reader.folder, units, pa.schema([(name, pa.int64())]))
     return sorted(n for rows in found for n in rows[name].to_pylist())
 

@@ -270,10 +270,10 @@ def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
     [part] = reader.partitions(start, reader.latestOffset(start))
     units = [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]
     found = taking.take(task, units)
-    dead = {row.offset for row in found.came.dead}
+    dead = {row.offset for row in found.dead}
     assert dead | {*found.keys["offset"].to_pylist()} == set(range(count))
     assert not dead & {*found.keys["offset"].to_pylist()}
-    assert found.came.messages.sum() == count
+    assert found.came["messages"].sum() == count
     (status,) = found.statuses
     assert status.device == "a" and (status.status or "").startswith("\ufffd")
     copies = np.arange(len(found.keys)) % 3 == 0

@@ -178,7 +178,7 @@ def test_what_a_query_has_still_to_read_stays(
     _work(tmp_path, keep=86_400.0)
     assert _read(tmp_path, place) == list(range(6, 16))
     # The rows before it, too: a state that is lost is made again of them.
-    before = [unit for unit, _ in _reader(tmp_path).before(place)]
+    before = [*_reader(tmp_path).before(place)]
     assert len(before) == 3
     # One that has begun and finished nothing may need any file.
     (tmp_path / "checkpoints" / "health").mkdir()

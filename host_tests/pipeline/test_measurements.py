@@ -29,7 +29,7 @@ from pipeline.messages import (
 from pipeline.mqtt import PATIENCE
 from pipeline.test_hostile_packs import HOSTILE
 
-DEAD = [(b"", "topic: not UTF-8"), *HOSTILE]
+DEAD = [(b"", "topic: not a text in UTF-8"), *HOSTILE]
 COLUMNS = [
     "device", "boot", "seq", "quantity", "unit", "time", "value", "text", "flag", "total",
     "topic", "received",

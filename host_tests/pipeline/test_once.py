@@ -95,7 +95,7 @@ class Pipeline:
                 (self._checkpoint / "offsets" / str(n)).write_text(f"v1\n{{}}\n{offset}")
                 reader = Reader(str(self.raw), 1000)
                 parts = reader.partitions(begin, end)
-                units = [unit for part in parts for unit in part.units]
+                units = [unit[:2] for part in parts for unit in part.units]
                 take(self.spark.createDataFrame(units, delta_batches.UNIT).repartition(2), n)
                 self._done = n + 1
 

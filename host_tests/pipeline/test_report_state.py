@@ -118,6 +118,18 @@ def test_raw_alone_says_the_same(tables: Path) -> None:
     same(found, of_raw(tables))
 
 
+def test_the_newest_gaps_of_a_device_are_shown(
+    tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = of_state(tables).gaps
+    monkeypatch.setattr(from_state, "GAPS", 1000)
+    every = of_state(tables).gaps
+    assert len(every) > len(shown)
+    for name in {gap.device for gap in every}:
+        mine = [gap for gap in every if gap.device == name]
+        assert [gap for gap in shown if gap.device == name] == mine[-20:]
+
+
 def test_a_stretch_of_time_of_raw_alone(tables: Path) -> None:
     """From raw nothing is known of what was before: the readings around the begin differ."""
     noon = START.replace(hour=15) + datetime.timedelta(days=1)

@@ -21,7 +21,7 @@ import peer
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import delta_batches, delta_files, log, run, service
-from flatmq_tools.pipeline.in_use import InUse
+from flatmq_tools.pipeline.in_use import lock
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.landing import Landing
 from flatmq_tools.pipeline.metrics import served
@@ -227,7 +227,7 @@ def test_a_table_is_made_again(
         assert typed(["rebuild", "measurements", tmp_path]).exit_code == 1
     assert (tmp_path / "checkpoints" / "measurements").exists()
     for name in ("windows", "measurements", "health"):
-        with InUse(tmp_path):
+        with lock(tmp_path):
             assert typed(["rebuild", name, tmp_path]).exit_code == 1
         assert typed(["rebuild", name, tmp_path]).exit_code == 0
         assert (count(tmp_path / "measurements") == 0) is (name == "measurements")
@@ -299,7 +299,7 @@ def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
 
 def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
     """And so is a folder of an earlier edition; both before anything is touched."""
-    with InUse(tmp_path):
+    with lock(tmp_path):
         status, text = said("run", tmp_path)
     assert status == 1
     assert f"{tmp_path} is in use by a `flatmq pipeline run` or `forget`, process " in text

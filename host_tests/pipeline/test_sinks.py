@@ -249,7 +249,7 @@ def test_a_batch_is_bounded_in_rows_and_in_bytes(
     limit = table.reader(**limits).getDefaultReadLimit()
     while (end := table.reader(**limits).latestOffset(at, limit)) != at:
         seen.append(_values(table.reader(), at, end))
-        before = [n for df in [table.reader().before(end)] for u, g in df for n in [g.rows]]
+        before = [unit.rows for unit in table.reader().before(end)]
         assert sum(before) == sum(map(len, seen))
         at = end
     assert sorted(n for values in seen for n in values) == list(range(1, 19))

@@ -21,7 +21,7 @@ import peer
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.forget import Rows, remove_from_log
-from flatmq_tools.pipeline.in_use import INGEST, InUse, InUseError
+from flatmq_tools.pipeline.in_use import INGEST, InUseError, lock
 from flatmq_tools.pipeline.mapping.births import Births
 from flatmq_tools.pipeline.open_windows import Store as Windows
 from flatmq_tools.pipeline.open_windows import step
@@ -262,15 +262,18 @@ def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
 
 def test_it_is_refused_while_a_run_or_an_ingest_has_the_folder(tmp_path: Path) -> None:
     _landed(tmp_path, "a")
-    with InUse(tmp_path):
+    with lock(tmp_path):
         status, text = said("forget", "a", tmp_path)
     assert status == 1 and "in use by a `flatmq pipeline run` or `forget`, process " in text
-    with InUse(tmp_path, INGEST, shared=True), InUse(tmp_path, INGEST, shared=True):
+    with lock(tmp_path, INGEST, shared=True), lock(tmp_path, INGEST, shared=True):
         status, text = said("forget", "a", tmp_path)
     assert status == 1 and "in use by a `flatmq pipeline forget` or `ingest`, process " in text
     assert count(tmp_path / "raw") == 1
-    with InUse(tmp_path, INGEST), pytest.raises(InUseError, match="`flatmq pipeline forget`"):
-        InUse(tmp_path, INGEST, shared=True)
+    with (
+        lock(tmp_path, INGEST), pytest.raises(InUseError, match="`flatmq pipeline forget`"),
+        lock(tmp_path, INGEST, shared=True),
+    ):  # fmt: skip
+        pass
     assert said("forget", "a", tmp_path)[0] == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -56,25 +57,19 @@ def end_of(packet: bytes, at: int, end: int) -> tuple[int, int]:
     return (start, start + n) if start + n <= end else (0, 0)
 
 
-class Read(dict[bytes, Values]):
-    """The values of blocks, each read once while it is known."""
+@lru_cache(_KNOWN)
+def _known(block: bytes) -> Values:
+    return _values(block) or (*NOTHING[1:], block)
 
-    def __missing__(self, block: bytes) -> Values:
-        found = _values(block)
-        if found is None:
-            found = (*NOTHING[1:], block)
-        if len(block) <= _LONGEST:
-            if len(self) >= _KNOWN:
-                self.clear()
-            self[block] = found
-        return found
+
+def read(block: bytes) -> Values:
+    """Return the values of a block; short ones are remembered."""
+    return _known(block) if len(block) <= _LONGEST else _known.__wrapped__(block)
 
 
 def arrays(rows: Sequence[Values]) -> list[pa.Array]:
     """Return an array for each of COLUMNS from the values of each message."""
-    kinds = list(COLUMNS.values())
-    columns = list(zip(*rows, strict=True))
-    return [_users(columns[0], kinds[0]), *map(pa.array, columns[1:], kinds[1:])]
+    return [*map(pa.array, zip(*rows, strict=True), COLUMNS.values())]
 
 
 def nulls(n: int) -> list[pa.Array]:
@@ -121,20 +116,3 @@ def _value(data: bytes, i: int) -> Any:
     if kind < _TEXT:
         return int.from_bytes(data, "big")
     return data[2:].decode() if kind == _TEXT else data[2:]
-
-
-def _users(rows: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return the column of User Properties. Arrow takes flat arrays faster than nested lists."""
-    names: list[str] = []
-    values: list[str] = []
-    ends: list[int | None] = []
-    for pairs in rows:
-        ends.append(None if pairs is None else len(names))
-        for name, value in pairs or ():
-            names.append(name)
-            values.append(value)
-    ends.append(len(names))
-    flat = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.string())], fields=list(kind.value_type)
-    )
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat, type=kind)

@@ -95,19 +95,19 @@ def before(
     reader = Reader(folder, rows)
     part: list[Unit] = []
     count = 0
-    for unit, group in reader.before(offset):
-        if part and count + group.rows > rows:
+    for unit in reader.before(offset):
+        if part and count + unit.rows > rows:
             yield _frame(spark, part)
             part, count = [], 0
         part.append(unit)
-        count += group.rows
+        count += unit.rows
     if part:
         yield _frame(spark, part)
 
 
 def _frame(spark: SparkSession, part: list[Unit]) -> DataFrame:
     tasks = min(len(part), spark.sparkContext.defaultParallelism)
-    return spark.createDataFrame(part, UNIT).repartition(tasks)
+    return spark.createDataFrame([unit[:2] for unit in part], UNIT).repartition(tasks)
 
 
 def work(frame: DataFrame, function: Callable[[list[Any]], T]) -> list[T]:
@@ -127,7 +127,7 @@ def work(frame: DataFrame, function: Callable[[list[Any]], T]) -> list[T]:
 
 
 def read(
-    folder: str, units: Iterable[tuple[str, int]], schema: pa.Schema
+    folder: str, units: Iterable[tuple[str, int] | Unit], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of row groups, by path and number, with the columns of a schema.
 
@@ -148,7 +148,7 @@ def read(
         with file:
             parquet = pq.ParquetFile(file)
             there = [n for n in schema.names if n in parquet.schema_arrow.names]
-            groups = [group for _, group in of_file]
+            groups = [unit[1] for unit in of_file]
             for batch in parquet.iter_batches(_READ, row_groups=groups, columns=there):
                 yield delta_files.fitting(batch, schema)
 
@@ -165,15 +165,10 @@ class _Delta(DataSource):
 
 
 class Unit(NamedTuple):
-    """A row group of a file."""
+    """A row group of a file, and its size."""
 
     path: str
     group: int
-
-
-class _Group(NamedTuple):
-    """The size of a row group."""
-
     rows: int
     bytes: int
 
@@ -221,7 +216,7 @@ class Reader(DataSourceStreamReader):
         self._wanted = wanted
         self._id: str | None = None
         self._kept: dict[tuple[int, bool], list[str]] = {}
-        self._groups_of: dict[str, list[_Group]] = {}
+        self._groups_of: dict[str, list[Unit]] = {}
 
     def _opened(self, version: int | None = None) -> DeltaTable | None:
         if not DeltaTable.is_deltatable(self.folder):
@@ -300,7 +295,7 @@ class Reader(DataSourceStreamReader):
             return []
         return [unquote(action["add"]["path"]) for action in actions if "add" in action]
 
-    def _groups(self, path: str) -> list[_Group]:
+    def _groups(self, path: str) -> list[Unit]:
         """Return the row groups of a file. Raises BatchesError if it was removed."""
         if path not in self._groups_of:
             try:
@@ -313,8 +308,10 @@ class Reader(DataSourceStreamReader):
                 ) from error
             if len(self._groups_of) > _KEPT:
                 self._groups_of.clear()
-            groups = map(found.row_group, range(found.num_row_groups))
-            self._groups_of[path] = [_Group(g.num_rows, g.total_byte_size) for g in groups]
+            groups = enumerate(map(found.row_group, range(found.num_row_groups)))
+            self._groups_of[path] = [
+                Unit(path, n, group.num_rows, group.total_byte_size) for n, group in groups
+            ]
         return self._groups_of[path]
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -329,11 +326,11 @@ class Reader(DataSourceStreamReader):
         rows = size = 0
         while (there := self._files(at)) is not None:
             for path in there[at.file :] if isinstance(limit, ReadMaxRows) else ():
-                for group in self._groups(path)[at.group :]:
-                    rows += group.rows
-                    size += group.bytes
+                for unit in self._groups(path)[at.group :]:
+                    rows += unit.rows
+                    size += unit.bytes
                     is_more = rows > self._rows or size > self._size
-                    if is_more and rows > group.rows:  # not the first
+                    if is_more and rows > unit.rows:  # not the first
                         return self._offset(at)
                     at = at._replace(group=at.group + 1)
                 at = at._replace(file=at.file + 1, group=0)
@@ -346,10 +343,9 @@ class Reader(DataSourceStreamReader):
         if at.whole and (last.version, last.whole) < (at.version, True):
             # The first batch, done again after a kill: Spark asked again where the table begins,
             # which has grown since. The batch is everything before its end.
-            return self._parts([unit for unit, _ in self.before(end)])
-        return self._parts([unit for unit, _ in self._between(at, last)])
-
-    def _parts(self, units: list[Unit]) -> list[InputPartition]:
+            units = [*self.before(end)]
+        else:
+            units = [*self._between(at, last)]
         parts = min(len(units), self._tasks)
         cuts = [len(units) * i // parts for i in range(parts + 1)] if parts else []
         return [Units(units[a:b]) for a, b in itertools.pairwise(cuts)]
@@ -360,12 +356,12 @@ class Reader(DataSourceStreamReader):
         if self._wanted is not None:
             yield from read(self.folder, partition.units, self._wanted)
             return
-        paths, groups = zip(*partition.units, strict=True)
+        paths, groups, *_ = zip(*partition.units, strict=True)
         yield pa.RecordBatch.from_pydict(
             {"path": pa.array(paths), "group": pa.array(groups, pa.int32())}
         )
 
-    def _between(self, at: Position, last: Position) -> Iterator[tuple[Unit, _Group]]:
+    def _between(self, at: Position, last: Position) -> Iterator[Unit]:
         while at != last:
             there = self._files(at)
             if there is None:
@@ -377,13 +373,13 @@ class Reader(DataSourceStreamReader):
             for n, path in enumerate(there[at.file :], at.file):
                 if same and (n, 0) >= last[1:3]:
                     break
-                groups = self._groups(path)[: last.group if same and n == last.file else None]
                 first = at.group if n == at.file else 0
-                for g, group in enumerate(groups[first:], first):
-                    yield Unit(path, g), group
+                yield from self._groups(path)[
+                    first : last.group if same and n == last.file else None
+                ]
             at = last if same else Position(at.version + 1, 0, 0, False)
 
-    def before(self, offset: dict[str, Any]) -> Iterator[tuple[Unit, _Group]]:
+    def before(self, offset: dict[str, Any]) -> Iterator[Unit]:
         """Yield the row groups before an offset. Raises BatchesError."""
         last = self._known(offset)
         if last.whole:
@@ -403,8 +399,7 @@ class Reader(DataSourceStreamReader):
                 f"{self.folder}: version {version} of the table was removed"
             ) from error
         for path in files:
-            for n, group in enumerate(self._groups(path)):
-                yield Unit(path, n), group
+            yield from self._groups(path)
         if rest:
             yield from self._between(Position(last.version, 0, 0, False), last)
 

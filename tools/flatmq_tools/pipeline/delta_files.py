@@ -83,7 +83,8 @@ class Files:
                     path, whole.schema, filesystem=self._store, compression=_COMPRESSION
                 )
                 self._writers[day] = path, writer
-            self._writers[day][1].write_table(whole, _group(whole))
+            group = max(1, min(_ROWS, _BYTES * len(whole) // max(1, whole.nbytes)))
+            self._writers[day][1].write_table(whole, group)
 
     def __exit__(self, *raised: object) -> None:
         for _, writer in self._writers.values():
@@ -116,19 +117,11 @@ def _by_day(rows: pa.Table, column: str | None) -> list[tuple[str | None, pa.Tab
     days = pc.cast(rows[column], pa.timestamp("us", "UTC")).cast(pa.date32())
     found = pc.unique(days).to_pylist()
     if len(found) == 1:
-        return [(None if found[0] is None else found[0].isoformat(), rows)]
+        return [(found[0] and found[0].isoformat(), rows)]
     return [
-        (None if day is None else day.isoformat(), rows.filter(_is(days, day))) for day in found
+        (day and day.isoformat(), rows.filter(pc.is_in(days, pa.array([day], pa.date32()))))
+        for day in found
     ]
-
-
-def _is(days: pa.ChunkedArray, day: Any) -> pa.ChunkedArray:
-    return pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day, pa.date32()))
-
-
-def _group(rows: pa.Table) -> int:
-    """Return how many rows are one group of a file."""
-    return max(1, min(_ROWS, _BYTES * len(rows) // max(1, rows.nbytes)))
 
 
 def _stats(file: pq.FileMetaData) -> dict[str, Any]:

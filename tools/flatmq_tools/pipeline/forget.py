@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -21,8 +20,8 @@ from flatmq.wire import get_length, is_filter
 
 from . import checkpoints, durable, tables
 from .delta_batches import Position, Reader
-from .in_use import INGEST, InUse
-from .log import HEADER, LogError, Record, Segment, Writer, segments
+from .in_use import INGEST, lock
+from .log import LogError, Record, Segment, Writer, segments
 from .log_rows import topic_text
 from .mapping.births import Births
 from .open_windows import Store as Windows
@@ -82,45 +81,40 @@ class Rows:
         return f"md5({column}) IN ({listed})" if hashes else None
 
 
-class Removed(NamedTuple):
-    """The rows that a table, or another place, had of the device."""
-
-    place: str
-    rows: int
-
-
-def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[Removed]:
+def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[tuple[str, int]]:
     """Remove a device from the tables and the state in `out`, and from logs.
+
+    Yields each place, and how many rows of the device it had.
 
     logs  folders of logs, beside the one in `out`
 
     An InUseError or TablesError comes before anything is removed.
     """
     _check(out, logs)
-    with InUse(out), InUse(out, INGEST):
+    with lock(out), lock(out, INGEST):
         places = _places(out)
         for folder in dict.fromkeys([out / "log", *logs]):
             if segments(folder):
-                yield Removed(str(folder), remove_from_log(folder, rows))
+                yield str(folder), remove_from_log(folder, rows)
         there = _tables(out)
         for table in there:
-            yield Removed(table.name, _remove_rows(table, rows))
+            yield table.name, _remove_rows(table, rows)
         yield from _state(out, rows)
         for table in there:
             _forget_past(table, places.get(table.name))
 
 
-def _state(out: Path, rows: Rows) -> Iterator[Removed]:
+def _state(out: Path, rows: Rows) -> Iterator[tuple[str, int]]:
     """Remove the device from the state, and from the tables that are made of it."""
     births = out / "state" / "births.json"
     if births.exists():
-        yield Removed("state/births.json", Births(births).forget(rows.device))
+        yield "state/births.json", Births(births).forget(rows.device)
     windows = out / "state" / "windows.db"
     if windows.exists():
         with Windows(windows) as store:
-            yield Removed(f"state/{windows.name}", store.forget(rows.device))
+            yield f"state/{windows.name}", store.forget(rows.device)
     for file in sorted((out / "state").glob("*.sqlite")):
-        yield Removed(f"state/{file.name}", state.remove(file, rows.device))
+        yield f"state/{file.name}", state.remove(file, rows.device)
         Snapshots(file, str(out)).refresh()
 
 
@@ -210,8 +204,7 @@ def _segment(segment: Segment, rows: Rows) -> int:
     removed = end = 0
     with segment.path.open("rb") as old, draft.open("wb") as new:
         for record in records(old, segment.first):
-            old.seek(record.at + HEADER)
-            body, count = _without(old.read(record.size), record, rows)
+            body, count = _without(record, rows)
             new.write(header(record.first, record.messages, record.time_us, body, record.version))
             new.write(body)
             removed += count
@@ -228,9 +221,9 @@ def _segment(segment: Segment, rows: Rows) -> int:
     return removed
 
 
-def _without(body: bytes, record: Record, rows: Rows) -> tuple[bytes, int]:
+def _without(record: Record, rows: Rows) -> tuple[bytes, int]:
     """Return the packets of a record without those of the device, and how many these were."""
-    parts = []
+    body, parts = record.body, []
     at = removed = 0
     while at < len(body):
         begin = at
@@ -276,9 +269,9 @@ def main(device: str, out: Path, filters: Sequence[str], logs: Sequence[Path]) -
     shown.add_column("removed", justify="right")
     total = 0
     with console.status(f"removing {device} from {out} ..."):
-        for one in forget(out, rows, logs):
-            total += one.rows
-            shown.add_row(one.place, f"{one.rows:,}")
+        for place, count in forget(out, rows, logs):
+            total += count
+            shown.add_row(place, f"{count:,}")
         count, topics = _named(out, rows)
     if total:
         console.print(shown)

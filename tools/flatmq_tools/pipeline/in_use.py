@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 NAME = ".lock"
@@ -38,8 +39,9 @@ def locked(file: Path, taken: Callable[[str], Exception], shared: bool = False) 
     return opened
 
 
-class InUse:
-    """A lock of the folder OUT of a run, held as a context manager or until `close`.
+@contextlib.contextmanager
+def lock(folder: Path, name: str = NAME, shared: bool = False) -> Iterator[None]:
+    """Hold a lock of the folder OUT of a run.
 
     folder  OUT, or that of --state; it must exist
     name    of the lock
@@ -47,26 +49,16 @@ class InUse:
 
     The system releases the lock if the process dies. Raises InUseError if it cannot be had.
     """
-
-    def __init__(self, folder: Path, name: str = NAME, shared: bool = False) -> None:
-        by = "forget` or `ingest" if name == INGEST else "run` or `forget"
-        self._file = locked(
-            folder / name,
-            lambda pid: InUseError(
-                f"{folder} is in use by a `flatmq pipeline {by}`, process {pid}: end it first, or "
-                "name another folder"
-            ),
-            shared,
-        )
-
-    def close(self) -> None:
-        """Let others have the folder. May be called again."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def __enter__(self) -> InUse:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    by = "forget` or `ingest" if name == INGEST else "run` or `forget"
+    file = locked(
+        folder / name,
+        lambda pid: InUseError(
+            f"{folder} is in use by a `flatmq pipeline {by}`, process {pid}: end it first, or "
+            "name another folder"
+        ),
+        shared,
+    )
+    try:
+        yield
+    finally:
+        os.close(file)

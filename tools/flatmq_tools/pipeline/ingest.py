@@ -130,7 +130,8 @@ class Ingest:
         return {}
 
     def _subscribe(self) -> None:
-        self._subscription = self.client.subscribe(self.filters, qos=self.qos)
+        client = self.client
+        self._subscription = client.subscribe(self.filters, client.take, self.qos, chunks=True)
 
     def _forgotten(self) -> None:
         """Handle a session without subscriptions. The client renews its own by itself."""

@@ -22,7 +22,7 @@ from flatmq.senml import Pack, label
 
 from . import room, tables
 from .delta import Delta
-from .in_use import INGEST, InUse
+from .in_use import INGEST, lock
 from .ingest import Ingest, by_settings
 from .log import SCHEMA, Writer, read
 from .options import parse, with_defaults
@@ -326,7 +326,7 @@ def main(
         end.start()
     with contextlib.ExitStack() as held:
         if "://" not in target:
-            held.enter_context(InUse(Path(target), INGEST, shared=True))
+            held.enter_context(lock(Path(target), INGEST, shared=True))
         held.enter_context(served(metrics_port, lambda: of_ingest(service)))
         service.run()
     say(

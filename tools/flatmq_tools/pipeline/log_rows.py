@@ -8,15 +8,17 @@ known again.
 from __future__ import annotations
 
 import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flatmq.wire import get_length
 
 from . import carried
-from .segments import FORGOTTEN, HEADER, LogError, Record, Segment, is_whole, records, segments
+from .segments import FORGOTTEN, LogError, Record, records, segments
 
 SCHEMA = pa.schema(
     [
@@ -48,22 +50,11 @@ def topic_text(name: bytes) -> str:
     return name.decode(errors="surrogateescape").translate(_ESCAPES)
 
 
-class _Texts(dict[bytes, str]):
-    """The texts of topic names, each made once while it is known."""
-
-    def __missing__(self, name: bytes) -> str:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        self[name] = made = topic_text(name)
-        return made
-
-
 class _Columns:
     """A collector of messages for a RecordBatch."""
 
     def __init__(self) -> None:
-        self._names = _Texts()
-        self._read = carried.Read()
+        self._text = lru_cache(_REMEMBERED)(topic_text)
         self._clear()
 
     def _clear(self) -> None:
@@ -79,14 +70,15 @@ class _Columns:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def add(self, record: Record, body: bytes, start: int, end: int) -> None:
+    def add(self, record: Record, start: int, end: int) -> None:
         """Add those messages of a record that lie from offset `start` up to `end`."""
-        names = self._names
+        text = self._text
         topics: list[str] = []
         payloads: list[bytes] = []
         firsts = bytearray()
         blocks: list[carried.Values] = []
         walks = record.version == 5
+        body = record.body
         at, have = 0, len(body)
         while at < have:
             first = body[at]
@@ -100,33 +92,25 @@ class _Columns:
             t = at + 2
             e = t + (body[at] << 8 | body[at + 1])
             at += n
-            topics.append(names[body[t:e]])
+            topics.append(text(body[t:e]))
             if first & 6:
                 e += 2
             if walks:
                 if body[e]:
                     b, e = carried.end_of(body, e, at)
-                    blocks.append(self._read[body[b:e]])
+                    blocks.append(carried.read(body[b:e]))
                 else:
                     e += 1
                     blocks.append(carried.NOTHING)
             payloads.append(body[e:at])
             firsts.append(first)
         cut = slice(max(0, start - record.first), max(0, end - record.first))
-        offsets: Sequence[int] = range(record.first, record.next)[cut]
-        topics, payloads, firsts, blocks = topics[cut], payloads[cut], firsts[cut], blocks[cut]
-        if FORGOTTEN in firsts:
-            kept = [n for n, first in enumerate(firsts) if first != FORGOTTEN]
-            topics = [topics[n] for n in kept]
-            payloads = [payloads[n] for n in kept]
-            offsets = [offsets[n] for n in kept]
-            firsts = bytearray(firsts[n] for n in kept)
-            blocks = [blocks[n] for n in kept] if walks else []
-        self._topics += topics
-        self._payloads += payloads
-        self._carried += blocks if walks else [carried.NOTHING] * len(offsets)
+        offsets = range(record.first, record.next)[cut]
+        self._topics += topics[cut]
+        self._payloads += payloads[cut]
+        self._carried += blocks[cut] if walks else [carried.NOTHING] * len(offsets)
         self._bare = self._bare and not walks
-        self._firsts += firsts
+        self._firsts += firsts[cut]
         self._times.extend(array.array("q", [record.time_us]) * len(offsets))
         self._offsets.extend(offsets)
         self.bytes += len(body)
@@ -145,8 +129,11 @@ class _Columns:
             pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(self._offsets)]),
             *(carried.nulls(n) if self._bare else carried.arrays(self._carried)),
         ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        if FORGOTTEN in self._firsts:
+            batch = batch.filter(pc.not_equal(firsts, FORGOTTEN))
         self._clear()
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return batch
 
 
 def read(folder: Path | str, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -167,31 +154,19 @@ def read(folder: Path | str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         after = found[i + 1].first if i + 1 < len(found) else None
         if (after is not None and after <= want) or segment.first >= end:
             continue
-        for record, body in _bodies(segment, want, end):
-            columns.add(record, body, want, end)
-            want = min(record.next, end)
-            if len(columns) >= _ROWS or columns.bytes >= _BYTES:
-                yield columns.batch()
+        try:
+            file = segment.path.open("rb")
+        except FileNotFoundError as error:
+            raise LogError(f"{segment.path} was trimmed while it was to be read") from error
+        with file:
+            for record in records(file, segment.first, want):
+                columns.add(record, want, end)
+                want = min(record.next, end)
+                if len(columns) >= _ROWS or columns.bytes >= _BYTES:
+                    yield columns.batch()
+                if want == end:
+                    break
         if want < end and want != after:
             raise LogError(f"{segment.path}: damaged, or ends, before message {want}")
     if columns:
         yield columns.batch()
-
-
-def _bodies(segment: Segment, start: int, end: int) -> Iterator[tuple[Record, bytes]]:
-    """The whole records of a segment that have messages from `start` up to `end`."""
-    try:
-        file = segment.path.open("rb")
-    except FileNotFoundError as error:
-        raise LogError(f"{segment.path} was trimmed while it was to be read") from error
-    with file:
-        for record in records(file, segment.first, check=False):
-            if record.first >= end:
-                return
-            if record.next > start:
-                file.seek(record.at)
-                head = file.read(HEADER)
-                body = file.read(record.size)
-                if len(body) < record.size or not is_whole(head, body):
-                    return
-                yield record, body

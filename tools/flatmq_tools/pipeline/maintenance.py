@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError
 
 from . import checkpoints, delta, delta_files, room, tables
 from .delta_batches import Position
-from .in_use import MAINTENANCE, InUse, InUseError
+from .in_use import MAINTENANCE, InUseError, lock
 
 FIRST = 60.0
 """s from the start of a run to the first time,"""
@@ -75,7 +75,7 @@ class Maintenance:
         Two that merge the same files with deltalake 1.6 both succeed: then each row is there
         twice.
         """
-        with contextlib.suppress(InUseError), InUse(self._notes.parent, MAINTENANCE):
+        with contextlib.suppress(InUseError), lock(self._notes.parent, MAINTENANCE):
             self._work(is_full)
 
     def _work(self, is_full: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -129,12 +128,11 @@ class RunNumbers:
     def __init__(self) -> None:
         self.rows: Counter[str] = Counter()
         """Rows written, by table."""
-        self._guard = threading.Lock()
         self._batches = Histogram(
             "flatmq_run_batch_seconds", "Duration of a batch, by query.", ["query"],
             registry=None, buckets=_BUCKETS,
         )  # fmt: skip
-        self._devices = self._silent = 0
+        self._devices = 0, 0  # of them, the silent ones
 
     def batch(self, progress: Mapping[str, Any]) -> None:
         """Add a batch that is done."""
@@ -148,21 +146,19 @@ class RunNumbers:
         """
         with contextlib.suppress(OSError, ValueError, DeltaError):
             rows = DeltaTable(table).to_pyarrow_table(columns=["silent"])
-            with self._guard:
-                self._devices = rows.num_rows
-                self._silent = rows["silent"].to_pylist().count(True)
+            self._devices = rows.num_rows, rows["silent"].to_pylist().count(True)
 
     def of_run(self, late: Mapping[str, int], paused: bool, failed: int) -> Iterator[Metric]:
         """The numbers of a run."""
-        with self._guard:
-            yield from _families("flatmq_run_", [
-                ("rows_written_total", "Rows written, by table.", dict(self.rows)),
-                ("dead_letters_total", "Messages that no table but raw and dead_letters has.",
-                 self.rows["dead_letters"]),
-                ("rows_late_total", "Rows too late for a table.", dict(late)),
-                ("devices", "Devices in the table devices.", self._devices),
-                ("devices_silent", "Those that are silent.", self._silent),
-                ("paused", "1 while a disk is full.", paused),
-                ("jobs_failed", "Jobs that fail and are tried again.", failed),
-            ])  # fmt: skip
+        devices, silent = self._devices
+        yield from _families("flatmq_run_", [
+            ("rows_written_total", "Rows written, by table.", dict(self.rows)),
+            ("dead_letters_total", "Messages that no table but raw and dead_letters has.",
+             self.rows["dead_letters"]),
+            ("rows_late_total", "Rows too late for a table.", dict(late)),
+            ("devices", "Devices in the table devices.", devices),
+            ("devices_silent", "Those that are silent.", silent),
+            ("paused", "1 while a disk is full.", paused),
+            ("jobs_failed", "Jobs that fail and are tried again.", failed),
+        ])  # fmt: skip
         yield from self._batches.collect()

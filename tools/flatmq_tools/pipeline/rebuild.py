@@ -11,7 +11,7 @@ from pyarrow.fs import FileSelector
 from rich.console import Console
 
 from . import delta_files, tables
-from .in_use import InUse
+from .in_use import lock
 
 
 def main(name: str, out: str, state: Path) -> int:
@@ -25,7 +25,7 @@ def main(name: str, out: str, state: Path) -> int:
     if not tables.is_run(state):
         raise tables.TablesError(f"OUT must be the folder of a run, not {state}: it has no table")
     tables.check(state)
-    with InUse(state):
+    with lock(state):
         made = tables.MADE.get(name, ())
         after = [job for table in made for job in tables.FOLLOWERS.get(table, ())]
         if name != "windows":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatmq import Client
 from flatmq.bulk_cpython import head_of, take_in_bulk
-from flatmq.message import Message, Subscription
+from flatmq.message import Message
 from flatmq.rare import qos2
 from flatmq.v5 import Client5
 from flatmq.wire import get_length
@@ -76,7 +76,7 @@ class Bulk(_Base):
         # more than a buffer of answers waits, so there is always room for those to one buffer.
         options["answers"] = 2 * options["rx_size"] + 64
         super().__init__(
-            client_id, host, port, on_message=self._take, chunks=True, quiet=True, **options
+            client_id, host, port, on_message=self.take, chunks=True, quiet=True, **options
         )
         self.log = log
         self._most = options["rx_size"]
@@ -122,18 +122,6 @@ class Bulk(_Base):
             return super().disconnect(timeout_ms, *args, **more)
         finally:
             self._leaving = False
-
-    def subscribe(
-        self,
-        filters: bytes | str | list[bytes] | list[str],
-        handler: Callable[[Message], None] | None = None,
-        qos: int = 0,
-        chunks: bool = True,
-        *args: Any,
-        **more: Any,
-    ) -> Subscription:
-        """Subscribe as `Client.subscribe` does, but for the log and not the `handler`."""
-        return super().subscribe(filters, handler or self._take, qos, chunks, *args, **more)
 
     def commit(self) -> None:
         """Sync the log. The next `flush` acknowledges what is in it."""
@@ -258,8 +246,8 @@ class Bulk(_Base):
         self.message.first = first
         return qos2.is_new(self, int.from_bytes(pid, "big"))
 
-    def _take(self, m: Message) -> None:
-        """Handle a piece of a message that is larger than the buffer."""
+    def take(self, m: Message) -> None:
+        """Handle a piece of a message that is larger than the buffer, with `chunks`."""
         if not m.offset:
             self._piecemeal = head_of(m, self.pieces.long)
             self._head = len(self._piecemeal)

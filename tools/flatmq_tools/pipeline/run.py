@@ -37,7 +37,7 @@ from rich.console import Console
 
 from . import checkpoints, delta_batches, landing, progress, room, service, tables
 from .delta import Delta
-from .in_use import InUse
+from .in_use import lock
 from .jobs.limits import Bounds
 from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
@@ -451,7 +451,7 @@ def main(
     begun = time.monotonic()
     found: list[Run] = []
     with (
-        InUse(plan.out),
+        lock(plan.out),
         served(metrics_port, lambda: found[0].metrics() if found else ()),
         service.Ending(say) as ending,
         console.status("starting Spark ...") as status,

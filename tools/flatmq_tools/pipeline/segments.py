@@ -44,23 +44,17 @@ class LogError(RuntimeError):
 class Record(NamedTuple):
     """A batch, as it lies in a segment."""
 
-    at: int
-    """Where it begins, in bytes."""
     first: int
     """The offset of its first message."""
     messages: int
     """How many are in it."""
     time_us: int
     """When they were received, in us since 1970, UTC."""
-    size: int
-    """Of its body, in bytes."""
-    version: int = 4
+    version: int
     """Of MQTT: in 5 its packets have properties."""
-
-    @property
-    def end(self) -> int:
-        """The position of the next record, in bytes."""
-        return self.at + HEADER + self.size
+    body: bytes
+    end: int
+    """Where it ends in the file, in bytes."""
 
     @property
     def next(self) -> int:
@@ -92,34 +86,26 @@ def header(first: int, count: int, time_us: int, body: Any, version: int) -> byt
     return head + _CRC.pack(zlib.crc32(body, zlib.crc32(head)))
 
 
-def records(file: BinaryIO, first: int, check: bool = True) -> Iterator[Record]:
+def records(file: BinaryIO, first: int, start: int = 0) -> Iterator[Record]:
     """The whole records of a segment that begins with the offset `first`, up to what is torn.
 
-    With `check` the CRC is looked at, else the file is at the record's body when it is yielded.
+    Those whose messages all lie before `start` are passed over unread.
     """
     at = 0
-    while True:
-        file.seek(at)
-        head = file.read(HEADER)
-        if len(head) < HEADER:
-            return
+    while len(head := file.read(HEADER)) == HEADER:
         magic, offset, count, time_us, size = _HEAD.unpack_from(head)
         version = _MAGICS.get(magic)
         if version is None or offset != first or not count:
             return
-        if check:
-            body = file.read(size)
-            if len(body) < size or not is_whole(head, body):
-                return
-        yield Record(at, first, count, time_us, size, version)
-        first += count
         at += HEADER + size
-
-
-def is_whole(head: bytes, body: bytes) -> bool:
-    """Return whether the header and the body of a record are as they were written."""
-    found = zlib.crc32(body, zlib.crc32(memoryview(head)[: _HEAD.size]))
-    return bool(_CRC.unpack_from(head, _HEAD.size)[0] == found)
+        if first + count <= start:
+            file.seek(at)
+        else:
+            body = file.read(size)
+            if head != header(first, count, time_us, body, version):
+                return
+            yield Record(first, count, time_us, version, body, at)
+        first += count
 
 
 def end_of(segment: Segment) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs.columns import MESSAGE
 from flatmq_tools.pipeline.state.arrivals import State
-from flatmq_tools.pipeline.state.history import SECOND, Arrivals, Came
+from flatmq_tools.pipeline.state.history import SECOND, Arrivals, came
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.tables import BY_DAY
@@ -122,12 +122,6 @@ def _text(numbers: Ints) -> pa.Array:
     return pa.array(numbers).cast(pa.string())
 
 
-def came(packs: Arrivals) -> Came:
-    """Return how many messages came in each second, if there are no others than packs."""
-    second, first, count = np.unique(packs.at // SECOND, return_index=True, return_counts=True)
-    return Came(second * SECOND, count, packs.at[first], packs.at[first + count - 1])
-
-
 def write(messages: pa.Table, out: Path, number: int) -> None:
     """Add messages to the table raw, as the commit of an ingest with that number."""
     raw = Delta(out / "raw", by_day=BY_DAY["raw"])
@@ -160,4 +154,4 @@ def make(
 
 def include(state: State, packs: Arrivals, place: Place) -> None:
     """Include packs in a state, as a batch."""
-    state.commit(state.mark(packs, came=came(packs)), place)
+    state.commit(state.mark(packs, came=came(packs.at)), place)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
@@ -61,7 +60,7 @@ def packs(
         broken = F.col(*INVALID).isNotNull()
     received = F.unix_micros("timestamp")
     # Its kind is known by the types of its arguments; PySpark's own types do not know that.
-    parse = arrow_udf(_said(reads), _PACKS)  # type: ignore[call-overload]
+    parse = arrow_udf(Reader(reads).said, _PACKS)  # type: ignore[call-overload]
     said = F.explode(parse("topic", "payload", received, "offset", broken))
     rows = frame.withColumn("said", said)
     # A topic name that is not UTF-8 would be an error of whoever reads the tables.
@@ -75,20 +74,6 @@ def packs(
         *(name for name in MESSAGE if name != "payload"),
         F.when(F.col("said.reason").isNotNull(), F.col("payload")).alias("payload"),
     )
-
-
-def _said(reads: Reads) -> Callable[..., pa.Array]:
-    readers: list[Reader] = []  # one, made where it runs
-
-    def said(
-        topics: pa.Array, payloads: pa.Array, received: pa.Array, offsets: pa.Array,
-        broken: pa.Array,
-    ) -> pa.Array:  # fmt: skip
-        if not readers:
-            readers.append(Reader(reads))
-        return readers[0].said(topics, payloads, received, offsets, broken)
-
-    return said
 
 
 def _sessions(frame: DataFrame, mapping: Mapping | None) -> Sessions | None:

@@ -19,6 +19,7 @@ from flatmq.wire import is_filter
 from ... import senml, senml_cbor
 from ..mapping import files
 from ..mapping.births import Sessions
+from ..mapping.encodings import text as text_of
 from ..mapping.encodings import unzipped
 from ..mapping.mapping import Mapping
 from ..mapping.pack import Pack, Record, bounded, printable
@@ -186,12 +187,6 @@ def with_messages(packs: pa.RecordBatch, messages: pa.RecordBatch) -> pa.RecordB
         column = messages[name]
         if name == "payload":
             column = pc.if_else(is_dead, column, None)
-        if name == "topic":  # one that is not UTF-8 would be an error of whoever reads the tables
-            try:
-                column.validate(full=True)
-            except pa.ArrowInvalid:
-                texts = column.cast(pa.binary()).to_pylist()
-                column = pa.array([text and text.decode(errors="replace") for text in texts])
         packs = packs.append_column(name, column)
     return packs
 
@@ -255,7 +250,6 @@ class Columns:
         self._bound = bound
         self._sessions = sessions
         self._mapping = mapping
-        self._topics: dict[bytes, tuple[str, str | None]] = {}
         self.packs: dict[str, list[Any]] = {f.name: [] for f in PACK if f.name != "records"}
         self.records: dict[str, list[Any]] = {f.name: [] for f in RECORD}
         self.messages = [0]  # where the packs of each end,
@@ -264,7 +258,8 @@ class Columns:
     def take(self, topic: bytes, payload: bytes, received: int | None, offset: int = 0) -> None:
         """Add a message that was received at this time, in microseconds since 1970."""
         try:
-            text, device = self._device_of(topic)
+            text = text_of(topic, "topic: ")
+            device = _named(text) if self._bound else None
             if self._mapping is not None:
                 self._map(self._mapping, text, payload, (received, offset), device)
             else:
@@ -311,20 +306,6 @@ class Columns:
         if reading.reason is not None:
             self._pack(reason=reading.reason)
         self._add(reading.packs)
-
-    def _device_of(self, topic: bytes) -> tuple[str, str | None]:
-        """Return the topic name, and the device that the topic names.
-
-        The device is None if the topic names none, or if what it names does not count.
-        Raises PackError.
-        """
-        if topic not in self._topics:
-            try:
-                text = topic.decode()
-            except UnicodeDecodeError:
-                raise senml.PackError("topic: not UTF-8") from None
-            self._topics[topic] = text, _named(text) if self._bound else None
-        return self._topics[topic]
 
     def _taken(self, payload: bytes, received: int | None, named: str | None = None) -> bool:
         """Take it if it is as our boards write it; False, and nothing is taken, if it is not.
@@ -408,16 +389,32 @@ def _resolved(topic: str, payload: bytes, received: int | None, named: str | Non
     payload = unzipped(payload)
     # Relative to 0, so that one that is absolute is known by its size.
     form = senml_cbor if senml_cbor.is_cbor(payload) else senml
-    found = _by_device(form.resolve(payload, 0.0), topic, named)
+    found = form.resolve(payload, 0.0)
     if not found:
         raise senml.PackError("no record has a value")
-    return [
-        Pack(
-            pack.device, pack.boot, pack.seq, _microseconds(pack.time, received),
-            pack.time >= senml.RELATIVE, [_record(record, received) for record in pack.records],
-        )
-        for pack in found
-    ]  # fmt: skip
+    known = _numbers(found, named)
+    of_topic = _named(topic)
+    by_device: dict[str, list[senml.Record]] = {}
+    for record in found:
+        device = named if named is not None else _device(record, known, of_topic)
+        by_device.setdefault(device, []).append(record)
+    return [_pack(*one, known, received) for one in by_device.items()]
+
+
+def _pack(
+    device: str, records: list[senml.Record], known: _Numbers, received: int | None
+) -> Pack:  # fmt: skip
+    newest = max(record.time for record in records)  # before that it was not whole
+    numbers = known.get(device, {})
+    spent = [record for record, _ in numbers.values()]
+    boot, seq = (numbers[name][1] if numbers else None for name in ("boot", "seq"))
+    values = [
+        _record(record._replace(name=_quantity(record.name, device)), received)
+        for record in records
+        if not any(record is one for one in spent)
+    ]
+    told = newest >= senml.RELATIVE
+    return Pack(device, boot, seq, _microseconds(newest, received), told, values)
 
 
 def _record(record: senml.Record, received: int | None) -> Record:
@@ -430,30 +427,17 @@ def _record(record: senml.Record, received: int | None) -> Record:
     return Record(record.name, record.unit, at, number, text, flag, total)
 
 
-class _Pack:
-    """The content of a message for one device."""
-
-    def __init__(self, device: str, time: float) -> None:
-        self.device = device
-        self.boot: int | None = None
-        self.seq: int | None = None
-        self.time = time
-        """Of the newest of its records: before that it was not whole."""
-        self.records: list[senml.Record] = []
+_Numbers = dict[str, dict[str, tuple[senml.Record, int]]]
+"""By device, and by "boot" and "seq": the record that has it, and the number."""
 
 
-def _by_device(records: list[senml.Record], topic: str, named: str | None = None) -> list[_Pack]:
-    """Return the records of each device, by their names without it.
+def _numbers(records: list[senml.Record], named: str | None) -> _Numbers:
+    """Return the devices that have both a boot and a seq in these records.
 
     With `named`, the device that the topic names, all of them are of that device, and PackError
     if they name another one: in front of "/boot" and "/seq", or as urn:dev (RFC 9039).
-
-    Without it a device is what stands before "/boot" and "/seq" (docs/telemetry.md). In packs
-    without these it is the name in the topic dev/NAME/... if the names of the records begin with
-    it, else the urn:dev of a name, what is before the first "/" of another, or the name in the
-    topic.
     """
-    numbers: dict[str, dict[str, tuple[senml.Record, int]]] = {}
+    numbers: _Numbers = {}
     for record in records:
         device, _, last = record.name.rpartition("/")
         number = _whole(record.value, _LARGEST[last]) if last in _LARGEST else None
@@ -469,19 +453,7 @@ def _by_device(records: list[senml.Record], topic: str, named: str | None = None
         # A pack may leave the name to the topic.
         own = known.get(named) or known.get("") or {}
         known = {named: own} if own else {}
-    of_topic = _named(topic)
-    packs: dict[str, _Pack] = {}
-    for record in records:
-        device = named if named is not None else _device(record, known, of_topic)
-        if device not in packs:
-            packs[device] = pack = _Pack(device, record.time)
-            if device in known:
-                pack.boot, pack.seq = known[device]["boot"][1], known[device]["seq"][1]
-        packs[device].time = max(packs[device].time, record.time)
-        if any(record is one for one, _ in known.get(device, {}).values()):
-            continue
-        packs[device].records.append(record._replace(name=_quantity(record.name, device)))
-    return list(packs.values())
+    return known
 
 
 def _whole(value: object, largest: int) -> int | None:
@@ -505,7 +477,13 @@ def _urn(record: senml.Record) -> str | None:
     return ":".join(name.split(":")[:4]) if name.startswith("urn:dev:") else None
 
 
-def _device(record: senml.Record, known: dict[str, Any], of_topic: str | None) -> str:
+def _device(record: senml.Record, known: _Numbers, of_topic: str | None) -> str:
+    """Return the device of a record, if the topic name does not bind it.
+
+    It is what stands before "/boot" and "/seq" (docs/telemetry.md). In packs without these it is
+    the name in the topic dev/NAME/... if the record's name begins with it, else the urn:dev of the
+    name, what is before the first "/" of another, or the name in the topic.
+    """
     name = record.name
     end = name.rfind("/") if known else -1
     while end > 0:  # the longest that is known

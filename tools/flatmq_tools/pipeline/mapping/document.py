@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -89,7 +89,7 @@ def _pack(bound: Bound, part: Any, document: Any, received: int | None, room: Ro
 
 def _decode(document: Any, field: Field) -> None:
     """Put what the bytes of a field hold in its place."""
-    for path, value in [*leaves(document)]:
+    for path, value in leaves(document):
         if path and value is not None and field.path.match(path):
             inside = at(document, path[:-1])
             inside[int(path[-1]) if isinstance(inside, list) else path[-1]] = field.value(value)
@@ -137,43 +137,33 @@ def _device(path: Path, value: Any) -> str:
 
 def leaves(
     document: Any, arrays: Sequence[tuple[PathPattern, Path]] = ()
-) -> Iterable[tuple[Path, Any]]:
+) -> list[tuple[Path, Any]]:
     """The values of a document with their paths, in its order."""
     if not isinstance(document, (dict, list)):
         return [((), document)]
-    if isinstance(document, dict) and not any(
-        isinstance(value, (dict, list)) for value in document.values()
-    ):
-        return [((key,), value) for key, value in document.items()]
-    return _nested(document, arrays)
+    found: list[tuple[Path, Any]] = []
 
-
-def _nested(
-    document: Any, arrays: Sequence[tuple[PathPattern, Path]]
-) -> Iterator[tuple[Path, Any]]:
-    stack: list[tuple[Path, Iterator[tuple[str, Any]]]] = [((), _items((), document, arrays))]
-    while stack:
-        path, items = stack[-1]
-        for key, value in items:
+    def gather(path: Path, container: Any) -> None:
+        if len(path) > DEEPEST:
+            raise PackError(f"nested more than {DEEPEST} levels deep")
+        for key, value in _items(path, container, arrays):
             if isinstance(value, (dict, list)):
-                below = (*path, key)
-                if len(below) > DEEPEST:
-                    raise PackError(f"nested more than {DEEPEST} levels deep")
-                stack.append((below, _items(below, value, arrays)))
-                break
-            yield (*path, key), value
-        else:
-            stack.pop()
+                gather((*path, key), value)
+            else:
+                found.append(((*path, key), value))
+
+    gather((), document)
+    return found
 
 
 def _items(
     path: Path, value: Any, arrays: Sequence[tuple[PathPattern, Path]]
-) -> Iterator[tuple[str, Any]]:
+) -> Iterable[tuple[str, Any]]:
     if isinstance(value, list):
         for pattern, name in arrays:
             if pattern.match(path):
                 return ((_called(one, name, n), one) for n, one in enumerate(value))
-    return iter(items(value))
+    return items(value)
 
 
 def _called(element: Any, name: Path, index: int) -> str:

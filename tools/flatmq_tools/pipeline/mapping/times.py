@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import re
 import zoneinfo
 from collections.abc import Sequence
@@ -42,12 +41,7 @@ def microseconds(value: Any, field: TimeField) -> int:
             value = float(value) if "." in value else int(value)
     if scale is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise PackError(f"{what}: not a time in {' or '.join(field.forms)}")
-    if isinstance(value, int):
-        return bounded(what, value * scale)
-    micros = value * scale
-    if not math.isfinite(micros):
-        raise PackError(f"{what}: not finite")
-    return bounded(what, micros)
+    return bounded(what, value * scale)
 
 
 def _of_text(what: str, text: str, zone: str | None) -> int:
@@ -55,15 +49,13 @@ def _of_text(what: str, text: str, zone: str | None) -> int:
         raise PackError(f"{what}: not a date and time of ISO 8601")
     try:
         moment = datetime.datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            if zone is None:
-                raise PackError(f"{what}: has no offset from UTC; set `zone` for it")
+        if moment.tzinfo is None and zone is not None:
             moment = moment.replace(tzinfo=zoneinfo.ZoneInfo(zone))
-        return (moment - _EPOCH) // _MICROSECOND
+        if moment.tzinfo is not None:
+            return (moment - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError) as error:
-        if isinstance(error, PackError):
-            raise
         raise PackError(f"{what}: not a date and time of ISO 8601") from error
+    raise PackError(f"{what}: has no offset from UTC; set `zone` for it")
 
 
 def _short(value: Any) -> str:

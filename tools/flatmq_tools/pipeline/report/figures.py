@@ -19,8 +19,8 @@ BUCKETS = 120
 _FEW = 3
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)  # s
 _DAY = 86400
-GAPS = 2000
-"""The most gaps that are fetched, those with most missing first,"""
+GAPS = 20
+"""The most gaps of a device that are fetched, the newest,"""
 GAP_DEVICES = 20
 """of so many devices that lost most, and so many that were silent for longest."""
 NEWEST = 5000
@@ -92,10 +92,10 @@ class Gap(NamedTuple):
     """A row of `Health.gaps`."""
 
     device: str
-    kind: str
     since: float
     until: float
     missing: int | None
+    """None if the device was silent."""
 
 
 class Reboot(NamedTuple):
@@ -165,21 +165,13 @@ class Measured:
     """and so many of them have all their curves here."""
 
 
-class Example(NamedTuple):
-    """A dead letter."""
-
-    topic: str
-    reason: str
-    at: float
-
-
 class Dead(NamedTuple):
     """Dead letters of a kind."""
 
     kind: str
     messages: int
-    examples: tuple[Example, ...] = ()
-    """The newest of them, if they are kept."""
+    topics: tuple[str, ...] = ()
+    """Of the newest of them, if they are kept."""
 
 
 class Batch(NamedTuple):
@@ -214,7 +206,7 @@ class Figures:
     heard: list[Heard] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
-    """Of the devices that have most."""
+    """Of the devices that have most, in the order of time."""
     paused: int = 0
     """Devices that were silent for a while."""
     reboots: list[Reboot] = field(default_factory=list)

@@ -19,12 +19,12 @@ from .. import progress
 from ..delta import Delta
 from ..state import groups, history, tables
 from ..state.boots import counts
-from ..state.groups import Bools, Ints
+from ..state.groups import Ints
 from ..state.periods import Found, Periods
 from ..state.records import CLOSED, OPEN, Records
 from ..state.snapshots import parts as parts_of
 from ..state.store import Store
-from ..state.values import DAY, UNKNOWN, ints, known
+from ..state.values import DAY, UNKNOWN
 from . import figures as shared
 from . import numbers, values
 from .figures import (
@@ -32,7 +32,6 @@ from .figures import (
     GAPS,
     Dead,
     Device,
-    Example,
     Figures,
     Gap,
     Heard,
@@ -87,6 +86,7 @@ class _Asked:
         self._file = file
         self._whole = period.everything
         self._periods = Periods(db)
+        self._steps = self._periods.steps
         ends = self._periods.ends()
         if ends is None:
             raise ReportError(f"{file} knows of no messages: `flatmq pipeline run` notes them")
@@ -98,8 +98,8 @@ class _Asked:
         if low >= high:
             raise nothing
         self._now = high > ends[1]  # nothing came later
-        self._low, self._high = self._periods.rounded(low, high)
-        all_of_it = self._periods.found(self._periods.pieces(self._low, self._high), sets=False)
+        self._low, self._high = self._steps.rounded(low, high)
+        all_of_it = self._periods.found(self._steps.pieces(self._low, self._high), sets=False)
         messages = int(all_of_it.messages.sum())
         if all_of_it.first is None or all_of_it.last is None:
             raise nothing
@@ -124,7 +124,7 @@ class _Asked:
     def ask(self) -> None:
         """Fill the figures."""
         figures, span = self.figures, self.figures.span
-        finest = self._periods.finest(self._low) / 1e6
+        finest = self._steps.finest(self._low) / 1e6
         figures.step = max(shared.steps(span, figures.messages), finest)
         table = self._devices.table()
         usual = table["usual_s"].drop_null().to_pylist()
@@ -143,21 +143,20 @@ class _Asked:
             return
         begin = self._first + round(min(batch.at for batch in figures.batches) * 1e6)
         low = max(begin // history.MINUTE * history.MINUTE, self._low)
-        low, _ = self._periods.rounded(low, self._high)
-        ends, came = self._periods.counts(
-            self._periods.pieces(low, self._high, history.SECOND)
-        )  # fmt: skip
-        shared.waited(figures, ((ends - self._first) / 1e6).tolist(), came.tolist())
+        low, _ = self._steps.rounded(low, self._high)
+        came = self._periods.found(self._steps.pieces(low, self._high, history.SECOND), sets=False)
+        ends = ((came.end - self._first) / 1e6).tolist()
+        shared.waited(figures, ends, came.messages.tolist())
 
     # Over time
 
-    def _steps(self, width: float) -> tuple[Found, Ints, list[float]]:
+    def _stretches(self, width: float) -> tuple[Found, Ints, list[float]]:
         """Return the steps that make up stretches of `width` seconds.
 
         With them, the stretch of each step, and when the stretches begin.
         """
         found = self._periods.found(
-            self._periods.pieces(self._low, self._high, round(width * 1e6))
+            self._steps.pieces(self._low, self._high, round(width * 1e6))
         )  # fmt: skip
         size = round(width * 1e6)
         begins = shared.begins(self.figures.since, self.figures.span, width)
@@ -166,7 +165,7 @@ class _Asked:
         return found, np.clip(stretch, 0, len(begins) - 1), begins
 
     def _moments(self) -> None:
-        found, stretch, begins = self._steps(self.figures.step)
+        found, stretch, begins = self._stretches(self.figures.step)
         count = len(begins)
         messages = np.bincount(stretch, found.messages, count).astype(np.int64).tolist()
         delays = _delays(stretch[found.group], found, count)
@@ -176,9 +175,8 @@ class _Asked:
         ]
 
     def _heard(self, table: pa.Table) -> None:
-        found, stretch, begins = self._steps(self.figures.wide)
-        first = np.sort(ints(table["first"].cast(pa.int64()).to_pylist()))
-        first = first[known(first)]
+        found, stretch, begins = self._stretches(self.figures.wide)
+        first = np.sort(table["first"].drop_null().cast(pa.int64()).to_numpy())
         bounds = np.searchsorted(stretch, np.arange(len(begins) + 1)).tolist()
         for n, at in enumerate(begins):
             sets = found.devices[bounds[n] : bounds[n + 1]]
@@ -300,13 +298,13 @@ class _Asked:
             order = ranked[np.argsort(-most[ranked], kind="stable")][:GAP_DEVICES]
             chosen[order[most[order] > 0]] = True
         at = np.flatnonzero(chosen[code])
-        at = at[np.lexsort((since[at], silent[at], -missing[at]))]
-        at = at[_spread(code[at], silent[at], since[at], until[at])]
+        at = at[np.lexsort((missing[at], -since[at], code[at]))]
+        begins = np.searchsorted(code[at], code[at])
+        at = at[np.arange(len(at)) - begins < GAPS]
         some = gaps.take(pa.array(at))
-        columns = [some[name].to_pylist() for name in ("device", "kind", "missing")]
         ends = [((each[at] - self._first) / 1e6).tolist() for each in (since, until)]
-        rows = zip(*columns[:2], *ends, columns[2], strict=True)
-        self.figures.gaps = [Gap(*row) for row in rows]
+        rows = zip(some["device"].to_pylist(), *ends, some["missing"].to_pylist(), strict=True)
+        self.figures.gaps = sorted(map(Gap._make, rows), key=lambda gap: gap[:3])
 
     def _losses(self, names: list[str], code: Ints, until: Ints, missing: Ints) -> None:
         """Say when readings were found missing: of the fleet, and of each device."""
@@ -335,30 +333,12 @@ class _Asked:
             f"SELECT kind, sum(messages) FROM dead {days} GROUP BY kind ORDER BY 2 DESC, 1", ends
         ).fetchall()
         for kind, messages in rows:
-            examples = self._db.execute(
-                "SELECT topic, reason, at FROM dead_examples WHERE kind = ? AND at >= ? "
+            topics = self._db.execute(
+                "SELECT topic FROM dead_examples WHERE kind = ? AND at >= ? "
                 'AND at < ? ORDER BY at DESC, "offset" DESC',
                 (kind, self._low, self._high),
             )
-            every = tuple(Example(t, r, (at - self._first) / 1e6) for t, r, at in examples)
-            self.figures.dead.append(Dead(kind, messages, every))
-
-
-def _spread(device: Ints, silent: Bools, since: Ints, until: Ints) -> Ints:
-    """Return the gaps to keep: all of them, or some of each device from all of the time.
-
-    These are the gap with most missing, and the longest silence, of each of some stretches.
-    """
-    count = len(device)
-    if count <= GAPS:
-        return np.arange(count)
-    stretches = GAPS // (2 * len(np.unique(device)))
-    begin = int(since.min())
-    stretch = (since - begin) * stretches // (int(since.max()) - begin + 1)
-    order = np.lexsort((np.arange(count), np.where(silent, since - until, 0)))
-    keys = (2 * device[order] + silent[order]) * stretches + stretch[order]
-    _, first = np.unique(keys, return_index=True)
-    return np.sort(order[first])
+            self.figures.dead.append(Dead(kind, messages, tuple(topic for (topic,) in topics)))
 
 
 _COUNTED = ("received", "lost", "duplicates", "reordered")

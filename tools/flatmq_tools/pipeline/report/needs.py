@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import numbers
@@ -50,7 +50,7 @@ def needs(figures: Figures) -> list[Need]:
               for each in figures.out_of_time]),
         Need("unreadable", "Messages that cannot be read",
              "They are in the table dead_letters, as they came.",
-             [Item(each.kind, _topics([e.topic for e in each.examples], each.messages), None)
+             [Item(each.kind, _topics(each.topics, each.messages), None)
               for each in figures.dead], False),
     ]  # fmt: skip
     return [need for need in found if need.items]
@@ -106,6 +106,6 @@ def _restarts(figures: Figures) -> list[Item]:
     return found
 
 
-def _topics(topics: list[str], messages: int) -> str:
+def _topics(topics: Sequence[str], messages: int) -> str:
     some = numbers.some(messages, "message")
     return f"{some}, on {', '.join(dict.fromkeys(topics))}" if topics else some

@@ -279,7 +279,7 @@ function details(n) {
   const block = (title, lines) => lines?.length && made.push(make("b", { textContent: title }), make("ul", {}, ...lines));
   block("Newest values", data.newest[n]?.map(([name, value, at]) => make("li", {},
     named("span", name), make("bdi", { textContent: value, title: when(at) }))));
-  block("Gaps", data.gaps[n]?.slice(-20).map(([since, until, missing]) => make("li", { textContent:
+  block("Gaps", data.gaps[n]?.map(([since, until, missing]) => make("li", { textContent:
     `${when(since)} to ${when(until)}: ${missing == null ? "silent" : `${count(missing)} lost`}` })));
   if (data.values.some((chart) => chart.curves?.[n] || chart.lines.some(([name]) => name === devices.name[n])))
     made.push(make("button", { textContent: "Show its measured values", onclick: () => {

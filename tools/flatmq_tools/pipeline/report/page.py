@@ -84,7 +84,7 @@ def _data(
         "pipeline": charts.pipeline([b._replace(at=start + b.at) for b in figures.batches]),
         "values": [],
     }  # fmt: skip
-    for gap in sorted(figures.gaps, key=lambda gap: gap.since):
+    for gap in figures.gaps:
         data["gaps"].setdefault(place.get(gap.device), []).append(
             [round(start + gap.since), round(start + gap.until), gap.missing]
         )

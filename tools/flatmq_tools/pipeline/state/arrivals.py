@@ -14,7 +14,7 @@ from . import boots as closed_boots
 from . import counters, groups, history, unnumbered
 from .boots import counts
 from .groups import Bools, Ints, Rows
-from .history import Arrivals, Came, Dead, Packs
+from .history import Arrivals, Dead, Packs
 from .records import KNOWN, OPEN, SILENCES, UNNUMBERED, Records
 from .store import Place, StateError, Store, placed
 from .values import DAY, UNKNOWN, ints, known, later, least
@@ -25,7 +25,6 @@ _KEPT = 2  # times the usual interval, from which a silence is kept: it may beco
 _FEW = 64  # intervals of a device, all of which are kept
 _SILENCES = 1000  # of a device; then the shorter half goes
 _NAMES = 1_000_000  # of devices whose numbers are remembered
-_MANY = 500  # names in one question
 _NOTHING = -1
 
 
@@ -72,12 +71,13 @@ class State:
 
     def mark(
         self, arrivals: Arrivals, statuses: Sequence[Status] = (), now: int | None = None,
-        others: Arrivals | None = None, came: Came | None = None,
+        others: Arrivals | None = None, came: Rows | None = None, dead: Sequence[Dead] = (),
     ) -> Marked:  # fmt: skip
         """Find the copies in a batch. The state does not change until `commit`.
 
-        `others` are packs without numbers, and `came` says what all messages were.
+        `others` are packs without numbers, and `came` counts all messages: rows of CAME.
         """
+        came = history.came(arrivals.at[:0]) if came is None else came
         ids = [self.ids(names) for names in (arrivals.names, others.names if others else ())]
 
         def mark() -> Marked:
@@ -96,8 +96,7 @@ class State:
                 marked.unnumbered = unnumbered.changed(db, ids[1], others)
                 marked.hours.append(unnumbered.hours(ids[1], others))
                 packs.append(unnumbered.delays(ids[1], others))
-            marked.steps = history.steps_of(came or Came.nothing(), packs)
-            marked.dead = () if came is None else came.dead
+            marked.steps, marked.dead = history.steps_of(came, dead, packs), dead
             return marked
 
         with self.store.reading():
@@ -138,28 +137,20 @@ class State:
         """Return the numbers of devices, and give those that are new one."""
         if len(self._ids) > _NAMES:
             self._ids.clear()
-        missing = [name for name in names if name not in self._ids]
+        missing = sorted({name for name in names if name not in self._ids})
         if missing:
-            new: dict[str, int] = {}
+            found: dict[str, int] = {}
             with self.store.writing() as db:
-                (last,) = db.execute("SELECT coalesce(max(id), 0) FROM devices").fetchone()
-                if last:
-                    self._find(missing)
-                missing = sorted({name for name in missing if name not in self._ids})
-                new = {name: last + n for n, name in enumerate(missing, 1)}
-                db.executemany("INSERT INTO devices (name, id) VALUES (?, ?)", new.items())
-            self._ids.update(new)
+                for name in missing:
+                    db.execute("INSERT OR IGNORE INTO devices (name) VALUES (?)", (name,))
+                    row = db.execute("SELECT id FROM devices WHERE name = ?", (name,))
+                    (found[name],) = row.fetchone()
+            self._ids.update(found)
         return np.fromiter((self._ids[name] for name in names), np.int64, len(names))
 
-    def _find(self, names: Sequence[str]) -> None:
-        for at in range(0, len(names), _MANY):
-            some = names[at : at + _MANY]
-            places = ", ".join("?" * len(some))
-            found = f"SELECT name, id FROM devices WHERE name IN ({places})"
-            self._ids.update(self.store.db.execute(found, some).fetchall())
-
-    def forget_names(self) -> None:
-        """Forget the numbers of devices, after the Store was cleared."""
+    def clear(self) -> None:
+        """Forget everything."""
+        self.store.clear()
         self._ids.clear()
 
 
@@ -273,21 +264,19 @@ class Boots:
             now[name][follows] = now[of][follows - 1]
         return now
 
-    def _grown(self) -> dict[str, Ints]:
-        """By how much lost and unheard grow, for each boot.
+    def _grown(self) -> Ints:
+        """By how much lost grows, for each boot.
 
         What a new boot changes of those that are not in the batch counts for one that is.
         """
-        grown = {}
-        then, now = counts(self.was.numbers), counts(self.now.numbers)
+        then, now = counts(self.was.numbers)[1], counts(self.now.numbers)[1]
+        grown = now - np.where(self.new, 0, then)
         others = np.ones(len(self.now), np.bool_)
         others[self.present] = False
+        moved = np.flatnonzero(others & (grown != 0))
         device = self.now["device"]
-        for name, n in (("lost", 1), ("unheard", 2)):
-            grown[name] = now[n] - np.where(self.new, 0, then[n])
-            moved = np.flatnonzero(others & (grown[name] != 0))
-            to = self.present[np.searchsorted(device[self.present], device[moved])]
-            np.add.at(grown[name], to, grown[name][moved])
+        to = self.present[np.searchsorted(device[self.present], device[moved])]
+        np.add.at(grown, to, grown[moved])
         return grown
 
     def _reordered(self) -> Bools:
@@ -422,7 +411,7 @@ def _write(db: sqlite3.Connection, marked: Marked) -> None:
         marked.boots.write(db)
     if marked.unnumbered is not None:
         marked.unnumbered.save(db, UNNUMBERED.pages(marked.unnumbered["device"]))
-    counters.write(db, marked.counters)
+    db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?, ?)", marked.counters)
     for told in marked.statuses:
         db.execute("INSERT OR IGNORE INTO devices (name) VALUES (?)", (told.device,))
         # An older one may come in a later batch, from another ingest.

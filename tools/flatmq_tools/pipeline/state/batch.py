@@ -15,7 +15,7 @@ from ..jobs.parsing import Reads
 from . import taking
 from .arrivals import Marked, State
 from .groups import Bools
-from .history import Arrivals, Came
+from .history import CAME, Arrivals
 from .store import Place
 from .taking import Fix, Taken
 
@@ -47,13 +47,14 @@ class Batch:
         known = self._keys.filter(pc.and_(numbered, keys["boot"].is_valid()))
         arrivals = Arrivals.of(pa.concat_tables([known, counted]))
         others = Arrivals.of(self._keys.filter(pc.invert(numbered)))
-        came = Came.together([part.came for part in parts])
-        self.messages = int(came.messages.sum())
-        now = int(came.last.max()) if len(came.last) else None
+        came = np.concatenate([np.empty(0, CAME), *(part.came for part in parts)])
+        dead = [one for part in parts for one in part.dead]
+        self.messages = int(came["messages"].sum())
+        now = int(came["last"].max()) if len(came) else None
         statuses = [status for part in parts for status in part.statuses]
         statuses.sort(key=lambda status: (status.at, status.offset))
         newest = {status.device: status for status in statuses}
-        self.marked: Marked = state.mark(arrivals, [*newest.values()], now, others, came)
+        self.marked: Marked = state.mark(arrivals, [*newest.values()], now, others, came, dead)
         self.marked.counters = counters
         self._copies: Bools = np.zeros(len(keys), np.bool_)
         self._copies[self.marked.copies] = True

@@ -7,8 +7,7 @@ same as the first message, or the broker marks it as sent before.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -113,8 +112,3 @@ def numbered(
     place = keys.schema.get_field_index("boot")
     filled = keys.set_column(place, "boot", pa.array(boots, pa.int64()))
     return filled, [device.row() for device in devices.values()]
-
-
-def write(db: sqlite3.Connection, rows: Sequence[Row | tuple[Any, ...]]) -> None:
-    """Put rows of `numbered` into the state."""
-    db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?, ?)", rows)

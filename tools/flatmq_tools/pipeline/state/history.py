@@ -73,35 +73,18 @@ class Dead(NamedTuple):
     offset: int
 
 
-@dataclass
-class Came:
-    """All messages of a batch, packs or not: how many in each second.
+CAME = np.dtype([("first", "<i8"), ("last", "<i8"), ("messages", "<i8")])
+"""How many messages came in a second, packs or not, and when the first and the last came."""
 
-    Times are microseconds since 1970.
-    """
 
-    at: Ints
-    """Any time in the second."""
-    messages: Ints
-    first: Ints
-    last: Ints
-    dead: Sequence[Dead] = ()
-
-    @classmethod
-    def nothing(cls) -> Came:
-        """Return no messages."""
-        none = np.empty(0, np.int64)
-        return cls(none, none, none, none)
-
-    @classmethod
-    def together(cls, parts: Sequence[Came]) -> Came:
-        """Return what came in all of these."""
-        every = [cls.nothing(), *parts]
-        at, messages, first, last = (
-            np.concatenate([getattr(part, name) for part in every])
-            for name in ("at", "messages", "first", "last")
-        )
-        return cls(at, messages, first, last, [dead for part in every for dead in part.dead])
+def came(at: Ints) -> Rows:
+    """Return rows of CAME for messages that arrived at these times."""
+    ranked = np.sort(at)
+    second, begins, count = np.unique(ranked // SECOND, return_index=True, return_counts=True)
+    rows = np.empty(len(second), CAME)
+    rows["first"], rows["last"] = ranked[begins], ranked[begins + count - 1]
+    rows["messages"] = count
+    return rows
 
 
 @dataclass
@@ -177,10 +160,10 @@ class Packs(NamedTuple):
 # Sums of a batch
 
 
-def steps_of(came: Came, packs: Sequence[Packs]) -> list[Records]:
+def steps_of(came: Rows, dead: Sequence[Dead], packs: Sequence[Packs]) -> list[Records]:
     """Return what a batch adds to steps of all widths."""
-    dead_at = np.array([one.at for one in came.dead], np.int64)
-    parts = [came.at, *(each.at for each in packs), dead_at]
+    dead_at = np.array([one.at for one in dead], np.int64)
+    parts = [came["first"], *(each.at for each in packs), dead_at]
     kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     numbers = {
         "at": np.concatenate(parts), "messages": np.zeros_like(kind),
@@ -189,7 +172,7 @@ def steps_of(came: Came, packs: Sequence[Packs]) -> list[Records]:
         "first": np.full(len(kind), _FAR_AWAY), "last": np.full(len(kind), UNKNOWN),
     }  # fmt: skip
     for name in ("messages", "first", "last"):
-        numbers[name][kind == 0] = getattr(came, name)
+        numbers[name][kind == 0] = came[name]
     devices, delays = (np.concatenate([[], *parts]).astype(np.int64) for parts in (
         [each.device for each in packs], [each.delay[each.counted] for each in packs],
     ))  # fmt: skip
@@ -218,12 +201,12 @@ def _widened(fine: Records, width: int, *names: str) -> Records:
     return Records(fine.kind, fine.numbers | steps, fine.lists).summed("width", "at", *names)
 
 
-def hours_of(boots: Boots, bins: Rows, totals: dict[str, Ints]) -> Records:
+def hours_of(boots: Boots, bins: Rows, grown: Ints) -> Records:
     """Return what packs with numbers add to the hours of devices.
 
-    bins    of the delay of each pack
-    totals  by how much lost and unheard grow, for each boot: with what a new boot changes of
-            boots that are not in the batch
+    bins   of the delay of each pack
+    grown  by how much lost grows, for each boot: with what a new boot changes of boots that are
+           not in the batch
     """
     order, packs = boots.by_group, boots.packs
     group, at = boots.group[order], packs.at[order]
@@ -234,13 +217,11 @@ def hours_of(boots: Boots, bins: Rows, totals: dict[str, Ints]) -> Records:
     segment = np.cumsum(first) - 1
     heads = np.flatnonzero(first)
     of_segment = group[heads]
-    lost, unheard = _by_segment(
-        boots, segment[fresh], of_segment, packs.seq[order][fresh], totals
-    )  # fmt: skip
+    lost = _lost_by_segment(boots, segment[fresh], of_segment, packs.seq[order][fresh], grown)
     numbers = {
         "device": boots.now["device"][of_segment], "numbered": np.ones_like(heads),
         "first": np.minimum.reduceat(at, heads), "heard": np.maximum.reduceat(at, heads),
-        "lost": lost, "unheard": unheard,
+        "lost": lost, "unheard": np.zeros_like(heads),  # which nobody asks an hour for
     }  # fmt: skip
     for name, rows in (("received", fresh), ("duplicates", ~fresh), ("reordered", reordered)):
         numbers[name] = np.bincount(segment[rows], None, len(heads))
@@ -253,10 +234,8 @@ def hours(at: Ints, numbers: dict[str, Ints], delays: tuple[Ints, Rows]) -> Reco
     return Records(STEPS_OF_DEVICES, numbers | steps, {"delays": delays})
 
 
-def _by_segment(
-    boots: Boots, segment: Ints, group: Ints, seq: Ints, totals: dict[str, Ints]
-) -> tuple[Ints, Ints]:
-    """By how much lost and unheard of a boot grow in each hour of it: what they are after each.
+def _lost_by_segment(boots: Boots, segment: Ints, group: Ints, seq: Ints, grown: Ints) -> Ints:
+    """By how much lost of a boot grows in each hour of it: by what it is after each.
 
     `segment` and `seq` are of fresh packs, `group` is the boot of each segment.
     """
@@ -272,28 +251,23 @@ def _by_segment(
     now = {name: boots.was[name].copy() for name in names}
     now["lowest"][boots.new], now["highest"][boots.new] = _FAR_AWAY, UNKNOWN
     now["received"][boots.new] = 0
-    _, was_lost, was_unheard = counts(now)
-    so_far = {
-        "lost": np.where(boots.new, 0, was_lost), "unheard": np.where(boots.new, 0, was_unheard)
-    }  # fmt: skip
+    so_far = np.where(boots.new, 0, counts(now)[1])
     now["before"] = boots.now["before"]
-    grown = {name: np.zeros(count, np.int64) for name in so_far}
+    lost = np.zeros(count, np.int64)
     for turn in range(int(position.max(initial=-1)) + 1):
         at = np.flatnonzero(position == turn)
         of = group[at]
         now["received"][of] += received[at]
         now["lowest"][of] = np.minimum(now["lowest"][of], low[at])
         now["highest"][of] = np.maximum(now["highest"][of], high[at])
-        _, lost, unheard = counts({name: now[name][of] for name in now})
-        for name, values in (("lost", lost), ("unheard", unheard)):
-            grown[name][at] = values - so_far[name][of]
-            so_far[name][of] = values
+        after = counts({name: now[name][of] for name in now})[1]
+        lost[at] = after - so_far[of]
+        so_far[of] = after
     ends = np.flatnonzero(np.append(begins[1:], True)) if count else begins
-    for name, values in grown.items():
-        rest = totals[name].copy()
-        np.subtract.at(rest, group, values)
-        values[ends] += rest[group[ends]]
-    return grown["lost"], grown["unheard"]
+    rest = grown.copy()
+    np.subtract.at(rest, group, lost)
+    lost[ends] += rest[group[ends]]
+    return lost
 
 
 def summed(steps: Records) -> Records:
@@ -338,13 +312,11 @@ def write(
     dead: Sequence[Dead],
 ) -> None:
     """Add what a batch adds, in the transaction that is open."""
-    fresh = False
-    for each in steps:
-        fresh |= _write_steps(db, each)
+    are_new = [_write_steps(db, each) for each in steps]
     _write_devices(db, hours)
     if dead:
         _write_dead(db, dead)
-    if fresh:
+    if any(are_new):
         _prune(db)
 
 

@@ -151,8 +151,7 @@ class Once:
 
     def _catch_up(self, spark: SparkSession, query: str, batch_id: int) -> None:
         """Include the batches that the query read before this one, without writing them."""
-        self._state.store.clear()
-        self._state.forget_names()
+        self._state.clear()
         if not batch_id:
             return
         until = checkpoints.offset(self._checkpoint, batch_id - 1)

@@ -30,6 +30,7 @@ class Found:
     """The steps of some pieces, in the order of time."""
 
     at: Ints
+    end: Ints
     messages: Ints
     packs: Ints
     dead: Ints
@@ -42,21 +43,49 @@ class Found:
     delays: Rows
 
 
+class Kept(dict[int, int]):
+    """By width, since when the steps of that width, and those that are wider, are all there.
+
+    That is since ever, if none was removed. Of the steps within a wider one, all are of use or
+    none.
+    """
+
+    def finest(self, at: int) -> int:
+        """Return the width of the shortest steps that are kept of a moment."""
+        return next(width for width in sorted(self) if self[width] <= at)
+
+    def rounded(self, since: int, until: int) -> tuple[int, int]:
+        """Return a stretch of time that begins and ends with steps that are kept."""
+        below = self.finest(since)
+        above = self.finest(until - 1)
+        return since // below * below, -(-until // above) * above
+
+    def pieces(self, since: int, until: int, widest: int = DAY) -> list[Piece]:
+        """Return the fewest steps, no wider than `widest`, that a rounded stretch consists of."""
+        if since >= until:
+            return []
+        for width in sorted(self, reverse=True):
+            begin, end = -(-since // width) * width, until // width * width
+            if width > max(widest, self.finest(since)) or begin >= end or self[width] > begin:
+                continue
+            return [
+                *self.pieces(since, begin, width),
+                Piece(width, begin, end),
+                *self.pieces(end, until, width),
+            ]
+        raise AssertionError((since, until))
+
+
 class Periods:
     """The past of a state, in a transaction that reads."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._oldest = self._begins(history.STEPS, "steps")
-        self._of_devices = self._begins(history.DEVICE_STEPS, "device_steps")
+        self.steps = self._kept(history.STEPS, "steps")
+        self._of_devices = self._kept(history.DEVICE_STEPS, "device_steps")
 
-    def _begins(self, widths: dict[int, int], table: str) -> dict[int, int]:
-        """Return since when the steps of each width, and those that are wider, are all there.
-
-        That is since ever, if none was removed. Of the steps within a wider one, all are
-        of use or none.
-        """
-        found: dict[int, int] = {}
+    def _kept(self, widths: dict[int, int], table: str) -> Kept:
+        found = Kept()
         since, wider = _EVER, None
         for width in sorted(widths, reverse=True):
             (count,) = self._db.execute(
@@ -77,21 +106,10 @@ class Periods:
         ).fetchone()
         return None if row[0] is None else (row[0], row[1])
 
-    def finest(self, at: int) -> int:
-        """Return the width of the shortest steps that are kept of a moment."""
-        return _finest(self._oldest, at)
-
-    def rounded(self, since: int, until: int) -> tuple[int, int]:
-        """Return a stretch of time that begins and ends with steps that are kept."""
-        return _rounded(self._oldest, since, until)
-
-    def pieces(self, since: int, until: int, widest: int = DAY) -> list[Piece]:
-        """Return the fewest steps, no wider than `widest`, that a rounded stretch consists of."""
-        return _cover(self._oldest, since, until, widest)
-
     def found(self, pieces: Sequence[Piece], sets: bool = True) -> Found:
         """Return the steps of pieces; without their devices if these are not asked for."""
-        names = ("at", "messages", "packs", "dead", "first", "last", "devices", "delays")
+        names = ("at", "at + width", "messages", "packs", "dead", "first", "last", "devices",
+                 "delays")  # fmt: skip
         read = [name if sets or name != "devices" else "NULL" for name in names]
         rows: list[tuple[Any, ...]] = []
         for piece in pieces:
@@ -103,23 +121,12 @@ class Periods:
         group, short = groups.unpacked(known["delays"], SHORT)
         first = min((at for at in known["first"] if at is not None), default=None)
         last = max((at for at in known["last"] if at is not None), default=None)
-        at, messages, packs, dead = (np.array(known[name], np.int64) for name in names[:4])
+        at, end, messages, packs, dead = (np.array(known[name], np.int64) for name in names[:5])
         return Found(
-            at, messages, packs, dead, first, last,
+            at, end, messages, packs, dead, first, last,
             [history.unpacked_set(kept) for kept in known["devices"]] if sets else [],
             group, short,
         )  # fmt: skip
-
-    def counts(self, pieces: Sequence[Piece]) -> tuple[Ints, Ints]:
-        """Return when steps end, and how many messages came in each."""
-        rows: list[tuple[int, int]] = []
-        for piece in pieces:
-            rows += self._db.execute(
-                "SELECT at + width, messages FROM steps "
-                "WHERE width = ? AND at >= ? AND at < ? ORDER BY at", piece,
-            )  # fmt: skip
-        found = np.array(rows, np.int64).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
 
     # Devices
 
@@ -129,8 +136,8 @@ class Periods:
         They are whole hours of the last days, and else whole days, or months of what is
         older than these.
         """
-        stretch = _rounded(self._of_devices, since, until)
-        return stretch, _cover(self._of_devices, *stretch, history.MONTH)
+        stretch = self._of_devices.rounded(since, until)
+        return stretch, self._of_devices.pieces(*stretch, history.MONTH)
 
     def devices(self, pieces: Sequence[Piece], numbered: bool) -> Records:
         """Return what packs with numbers, or without, add up to in pieces, for each device."""
@@ -153,29 +160,3 @@ class Periods:
             yield piece
             if piece.width > history.HOUR and row is not None and piece.end > row[0]:
                 yield Piece(history.HOUR, max(piece.begin, row[0]), piece.end)
-
-
-def _finest(oldest: dict[int, int], at: int) -> int:
-    return next(width for width in sorted(oldest) if oldest[width] <= at)
-
-
-def _rounded(oldest: dict[int, int], since: int, until: int) -> tuple[int, int]:
-    below = _finest(oldest, since)
-    above = _finest(oldest, until - 1)
-    return since // below * below, -(-until // above) * above
-
-
-def _cover(oldest: dict[int, int], since: int, until: int, widest: int) -> list[Piece]:
-    """Steps from `since` up to `until`, which lie on bounds of steps that are kept there."""
-    if since >= until:
-        return []
-    for width in sorted(oldest, reverse=True):
-        begin, end = -(-since // width) * width, until // width * width
-        if width > max(widest, _finest(oldest, since)) or begin >= end or oldest[width] > begin:
-            continue
-        return [
-            *_cover(oldest, since, begin, width),
-            Piece(width, begin, end),
-            *_cover(oldest, end, until, width),
-        ]
-    raise AssertionError((since, until))

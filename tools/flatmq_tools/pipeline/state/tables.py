@@ -128,8 +128,8 @@ class Devices:
             "device": self.names,
             "first": self._first,
             "heard": self._heard,
-            "usual_s": _floats(self._usual),
-            "silent_s": _floats(self.silent_s),
+            "usual_s": self._usual,
+            "silent_s": self.silent_s,
             "silent": self.silent,
             "status": self._status,
             "status_since": self._status_at,
@@ -142,10 +142,10 @@ def _intervals(records: Records, parts: tuple[float, ...]) -> NDArray[np.float64
     return groups.percentiles(*records.lists["intervals"], len(records), parts) / 1e6
 
 
-def _delays(records: Records) -> dict[str, pa.Array]:
+def _delays(records: Records) -> dict[str, NDArray[np.float64]]:
     """Return the columns with percentiles of delays."""
     found = groups.percentiles(*records.lists["delays"], len(records), _PARTS) / 1000
-    return {name: _floats(found[:, n]) for n, name in enumerate(_DELAYS)}
+    return dict(zip(_DELAYS, found.T, strict=True))
 
 
 def _or_of_fleet(usual: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -198,9 +198,9 @@ def _health(boots: Records, devices: Devices, position: Ints) -> pa.Table:
         "lost": lost,
         "unheard": unheard,
         "reboots": begun,
-        "silent_s": _floats(np.where(newest, devices.silent_s[position], np.nan)),
+        "silent_s": np.where(newest, devices.silent_s[position], np.nan),
         "silent": pa.array(devices.silent[position], mask=~newest),
-        "status": _only(devices.status(position), newest),
+        "status": pc.if_else(pa.array(newest), devices.status(position), None),
     }
     return _table(values, HEALTH)
 
@@ -261,12 +261,4 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     plain = pa.int64() if pa.types.is_timestamp(kind) else kind
     if isinstance(values, np.ndarray) and values.dtype == np.int64:
         return pa.array(values, plain, mask=~known(values)).cast(kind)
-    return pa.array(values, plain).cast(kind)
-
-
-def _floats(values: NDArray[np.float64]) -> pa.Array:
-    return pa.array(values, pa.float64(), mask=np.isnan(values))
-
-
-def _only(values: pa.Array, where: NDArray[np.bool_]) -> pa.Array:
-    return pc.if_else(pa.array(where), values, None)
+    return pa.array(values, plain, from_pandas=True).cast(kind)  # NaN becomes null

@@ -27,8 +27,8 @@ from ..jobs.limits import Bounds
 from ..jobs.parsing import DIFFERS, RECORD, Reader, Reads, with_messages
 from ..log_rows import SCHEMA
 from .arrivals import Status
-from .groups import Bools, Ints
-from .history import SECOND, Came, Dead
+from .groups import Bools, Ints, Rows
+from .history import CAME, Dead, came
 from .values import DAY
 
 _UTC = pa.timestamp("us", "UTC")
@@ -85,7 +85,9 @@ class Taken:
     keys: pa.Table
     """A row for each pack, with the columns of KEYS."""
     files: dict[str, list[Added]]
-    came: Came
+    came: Rows
+    """How many messages came in each second: rows of CAME."""
+    dead: list[Dead]
     statuses: list[Status]
     """The newest of each device."""
     without_value: str = ""
@@ -120,7 +122,8 @@ def taken(task: Task, batches: Iterable[pa.RecordBatch]) -> Taken:
             keys.append(_keys(rows, _values(rows, task.bounds, files, found)))
     return Taken(
         pa.Table.from_batches(keys, KEYS), {name: each.added for name, each in files.items()},
-        heard.came(), [*heard.statuses.values()], **found,
+        np.concatenate([np.empty(0, CAME), *heard.came]), heard.dead,
+        [*heard.statuses.values()], **found,
     )  # fmt: skip
 
 
@@ -210,18 +213,13 @@ class _Heard:
     """Knowledge of messages that takes no parsing, and dead letters."""
 
     def __init__(self) -> None:
-        self._came: list[Came] = []
-        self._dead: list[Dead] = []
+        self.came: list[Rows] = []
+        self.dead: list[Dead] = []
         self.statuses: dict[str, Status] = {}
 
     def add(self, messages: pa.RecordBatch) -> None:
         at = messages["timestamp"].cast(pa.int64()).to_numpy()
-        order = np.argsort(at // SECOND, kind="stable")
-        ranked = at[order]
-        second, begins, count = np.unique(ranked // SECOND, return_index=True, return_counts=True)
-        if len(second):
-            first = np.minimum.reduceat(ranked, begins)
-            self._came.append(Came(first, count, first, np.maximum.reduceat(ranked, begins)))
+        self.came.append(came(at))
         names = messages["topic"].cast(pa.binary()).dictionary_encode()
         found = [_OF_STATUS.fullmatch(name) for name in names.dictionary.to_pylist()]
         wanted = np.array([one is not None for one in found], np.bool_)
@@ -244,13 +242,7 @@ class _Heard:
         columns = (rows["reason"], rows["topic"], at, rows["offset"])
         for reason, topic, when, offset in zip(*(c.to_pylist() for c in columns), strict=True):
             kind = re.sub(DIFFERS, "", reason)
-            self._dead.append(Dead(kind, reason, (topic or "")[:_TOPIC], when, offset))
-
-    def came(self) -> Came:
-        """Return what came, by seconds."""
-        came = Came.together(self._came)
-        came.dead = self._dead
-        return came
+            self.dead.append(Dead(kind, reason, (topic or "")[:_TOPIC], when, offset))
 
 
 # Rows that are not to be in a table after all
