@@ -393,7 +393,7 @@ def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
     monkeypatch.setattr(snapshots, "_BOOTS", 20)
     drawn = random.Random(6)
     events = fleet(drawn, 25 if sizes.whole() else 12, 12)
-    opened, closed = by_state(tmp_path, split(drawn, events, 40), every=1)
+    opened, closed = by_state(tmp_path, split(drawn, events, 20), every=1)
     by_state(tmp_path / "scratch", [events])
     wanted = written(tmp_path / "scratch")
     count = wanted["health"].num_rows

@@ -47,13 +47,11 @@ class Pipeline:
         self._checkpoint = folder / "checkpoint"
         self._batches = 0
         self._done = 0
-        self._offset = 0
 
     def land(self, messages: Sequence[Message]) -> None:
         """Add a commit to raw."""
-        land(self.folder, messages, self._offset)
+        land(self.folder, messages)
         self._batches += 1
-        self._offset += len(messages)
 
     def run(self, kill: str = "") -> None:
         """Run the query until it has what is there, in batches of its own for each of raw.
