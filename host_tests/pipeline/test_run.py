@@ -171,9 +171,9 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if what fails is to start it, and if there is no folder for temporary files."""
     monkeypatch.setattr(run, "_PAUSE", 0.1)
     monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
-    """Also if what fails is to start it, and if there is no folder for temporary files."""
     monkeypatch.setattr(run.Run, "_folders", lambda _: [tmp_path / "gone"])
     said: list[str] = []
     with broker() as there, monkeypatch.context() as broken:
