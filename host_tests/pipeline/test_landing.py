@@ -42,7 +42,7 @@ def landed(out: Path) -> pa.Table:
 
 
 def test_sigkill_at_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was synced is in the log or the table, each once, and nothing but what was appended."""
+    """All that was synced is in the log or the table once, and nothing that was not appended."""
     for module, name in ((log, "_sync"), (durable, "path"), (os, "fsync")):
         monkeypatch.setattr(module, name, lambda _: None)  # SIGKILL is no power cut
     count = 0
