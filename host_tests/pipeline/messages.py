@@ -115,9 +115,10 @@ def values_of(reader: Reader, parts: Sequence[InputPartition], name: str) -> lis
     return sorted(n for rows in found for n in rows[name].to_pylist())
 
 
-def land(out: Path, messages: Sequence[Message], offset: int = 0) -> None:
+def land(out: Path, messages: Sequence[Message]) -> None:
     """Add messages to the table raw, in one commit."""
     raw = Delta(out / "raw", by_day=BY_DAY["raw"])
+    offset = count(out / "raw")
     raw.add([table(messages, offset)], log.SCHEMA, "log", offset + len(messages))
 
 

@@ -13,6 +13,8 @@ from typing import Any
 from flatmq import Client
 from flatmq_rigs.certificates import Issued
 from flatmq_tools.broker import Broker, mosquitto
+from flatmq_tools.pipeline.ingest import Ingest
+from flatmq_tools.pipeline.log import Writer
 
 PATIENCE = 120.0  # s
 
@@ -41,6 +43,15 @@ def publish(
             client.poll(10)
     assert client.wait(30_000)
     client.disconnect()
+
+
+def receiving(there: Any, writer: Writer, *filters: str, **options: Any) -> Ingest:
+    """An ingest that the broker has granted these filters, in a thread."""
+    made = Ingest(writer, (there.host, there.port), filters, **options)
+    made.start()
+    made.background()
+    until(lambda: made.subscribed or made.check())
+    return made
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

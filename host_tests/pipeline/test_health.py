@@ -28,6 +28,7 @@ from flatmq_tools.pipeline.state.arrivals import State, Status
 from flatmq_tools.pipeline.state.history import Arrivals
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from flatmq_tools.pipeline.state.store import Place, Store
+from flatmq_tools.pipeline.state.taking import KEYS
 from pipeline import oracle_health
 from pipeline.oracle_health import Event
 
@@ -41,24 +42,18 @@ def micros(event: Event) -> int:
     return START + round(event.at * US)
 
 
-def columns(events: Sequence[tuple[int, Event]], **more: list[Any]) -> pa.Table:
-    """Return the columns of packs, by offset, that Spark and the state both need."""
-    ints = {
-        "boot": [None if e.seq == -1 else e.boot for _, e in events],
-        "seq": [None if e.seq == -1 else e.seq for _, e in events],
-        "at": [micros(e) for _, e in events],
-        "offset": [n for n, _ in events],
-        "delay": [None if e.delay is None else round(e.delay * 1000) for _, e in events],
-    }
-    return pa.table(
+def columns(events: Sequence[tuple[int, Event]]) -> pa.Table:
+    """Return the columns of packs, by offset, that the state needs."""
+    rows = [
         {
-            "device": pa.array([e.device for _, e in events], pa.string()),
-            **{name: pa.array(values, pa.int64()) for name, values in ints.items()},
-            "row": pa.array(range(len(events)), pa.int64()),
-            "retain": pa.array([e.status == "retain" for _, e in events], pa.bool_()),
-            "dup": pa.array([e.status == "dup" for _, e in events], pa.bool_()),
+            "device": e.device, "boot": None if e.seq == -1 else e.boot,
+            "seq": None if e.seq == -1 else e.seq, "at": micros(e), "offset": offset,
+            "delay": None if e.delay is None else round(e.delay * 1000), "row": row,
+            "retain": e.status == "retain", "dup": e.status == "dup",
         }
-    )
+        for row, (offset, e) in enumerate(events)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, KEYS.append(pa.field("row", pa.int64())))
 
 
 def include(state: State, events: Sequence[Event], first: int, batch: int) -> None:
@@ -393,7 +388,7 @@ def test_closed_boots_stay_right_and_a_forgotten_device_leaves_them(
     monkeypatch.setattr(snapshots, "_BOOTS", 20)
     drawn = random.Random(6)
     events = fleet(drawn, 25 if sizes.whole() else 12, 12)
-    opened, closed = by_state(tmp_path, split(drawn, events, 40), every=1)
+    opened, closed = by_state(tmp_path, split(drawn, events, 20), every=1)
     by_state(tmp_path / "scratch", [events])
     wanted = written(tmp_path / "scratch")
     count = wanted["health"].num_rows

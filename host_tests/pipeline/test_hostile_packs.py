@@ -10,32 +10,29 @@ import gzip
 import json
 import math
 import time
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import cbor2
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flatmq_tools import senml, senml_cbor
 from flatmq_tools.pipeline.delta import Delta
-from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs import parsing
-from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
 from flatmq_tools.pipeline.log_rows import topic_text
 from flatmq_tools.pipeline.mapping.pack import Record
-from flatmq_tools.pipeline.state import taking
-from flatmq_tools.pipeline.state.taking import Task
+from flatmq_tools.pipeline.state import batch, taking
+from flatmq_tools.pipeline.state.arrivals import State
+from flatmq_tools.pipeline.state.store import Place, Store
 from flatmq_tools.pipeline.tables import BY_DAY
 from pipeline import fuzz_packs
 from pipeline.fuzz_packs import GOOD, said
-from pipeline.messages import Message, land, read
-from pipeline.messages import count as count_of
+from pipeline.messages import Message, read, table
 
 TOPIC = b"dev/a/telemetry"
 AN_X = bytes.fromhex("81a2006178")  # [{"n": "x", and a label and a value follow
@@ -103,14 +100,6 @@ HOSTILE = [
     (cbor2.dumps([{0: "a", 2: 1, "new_": 1}]), "new_: must be understood"),
     (bytes.fromhex("81a200616102c5821b7fffffffffffffff01"), "not CBOR"),
 ]
-
-
-@pytest.mark.parametrize(("payload", "why"), HOSTILE, ids=range(len(HOSTILE)))
-def test_one_message_is_a_dead_letter_and_hurts_no_other(payload: bytes, why: str) -> None:
-    before, (pack,), after = said([GOOD, (TOPIC, payload), GOOD])
-    assert why in pack["reason"]
-    assert len(pack["reason"]) <= 300
-    assert before == after and before[0]["records"][0]["value"] == 21.5
 
 
 def test_a_compressed_pack() -> None:
@@ -248,49 +237,35 @@ def test_by_chance() -> None:
     assert 1_000 < sum(counts[f"dead {kind}"] for kind in fuzz_packs.KINDS) < 4_500
 
 
-def test_a_task_makes_rows_or_dead_letters_of_all(tmp_path: Path) -> None:
-    """As a run does it, from the table raw into the others; and then a part is a copy.
-
-    With a status that is no text.
-    """
-    count = 3000
+def test_a_batch_becomes_rows_or_dead_letters(tmp_path: Path) -> None:
+    """Without what is a copy; and with a status that is no text."""
     source = fuzz_packs.documents(5)
-    documents = [next(source)[1] for _ in range(count - 1)]
+    documents = [next(source)[1] for _ in range(2999)]
     documents.append((b"dev/a/status", b"\xff\xfe\xed\xa0\xbd"))
-    topics = [topic_text(topic) for topic, _ in documents]
-    land(
-        tmp_path,
-        [Message(t, p, n) for n, (t, (_, p)) in enumerate(zip(topics, documents, strict=True))],
-    )
+    messages = [Message(topic_text(topic), each, n) for n, (topic, each) in enumerate(documents)]
     tables = {name: Delta(tmp_path / name, by_day=BY_DAY[name]) for name in taking.SCHEMAS}
-    files = {name: table.writing(taking.SCHEMAS[name]) for name, table in tables.items()}
-    task = Task(str(tmp_path / "raw"), Reads(filters=["#"]), Bounds(), files)
-    reader = Reader(f"{tmp_path}/raw", count)
-    start = reader.initialOffset()
-    [part] = reader.partitions(start, reader.latestOffset(start))
-    units = [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]
-    found = taking.take(task, units)
-    dead = {row.offset for row in found.dead}
-    assert dead | {*found.keys["offset"].to_pylist()} == set(range(count))
-    assert not dead & {*found.keys["offset"].to_pylist()}
-    assert found.came["messages"].sum() == count
-    (status,) = found.statuses
-    assert status.device == "a" and (status.status or "").startswith("\ufffd")
-    copies = np.arange(len(found.keys)) % 3 == 0
-    for fix in taking.fixes(found, copies, found.keys["boot"]):
-        right = taking.fixed(files[fix.table], fix)
-        kept = [file for file in found.files[fix.table] if file.path != fix.path]
-        found.files[fix.table] = [*kept, *right]
-    for name, table in tables.items():
-        table.commit(found.files[name], taking.SCHEMAS[name], "query", 0)
-        is_dead = name == "dead_letters"
-        rows = len(dead) if is_dead else found.keys[name].to_numpy()[~copies].sum()
-        assert count_of(tmp_path / name) == rows > 0
-    seen = {
-        (row["device"], row["seq"]) for row in read(tmp_path / "measurements", "device", "seq")
-    }
-    keys = found.keys.filter(pa.array(~copies & (found.keys["measurements"].to_numpy() > 0)))
-    assert seen == {*zip(keys["device"].to_pylist(), keys["seq"].to_pylist(), strict=True)}
+    with Store(tmp_path / "s.sqlite") as store:
+        reads, place = Reads(filters=["#"]), Place("query", 0, None)
+        batch.make(State(store), tables, table(messages), reads, place)
+        (status,) = store.db.execute("SELECT status FROM devices WHERE name = 'a'").fetchone()
+    assert status.startswith("\ufffd")
+    dead, copies, seen, rows = set(), 0, set(), Counter[str]()
+    for n, packs in enumerate(said([(m.topic.encode(), m.payload) for m in messages])):
+        dead |= {n for pack in packs if pack["reason"] is not None}
+        for device, boot, seq, records in (
+            [pack[name] for name in ("device", "boot", "seq", "records")]
+            for pack in packs if pack["reason"] is None
+        ):  # fmt: skip
+            if boot is not None and (device, boot, seq) in seen:
+                copies += 1
+            else:
+                seen.add((device, boot, seq))
+                rows[device] += len(records)
+    assert {row["offset"] for row in read(tmp_path / "dead_letters")} == dead
+    found = [
+        row["device"] for name in ("measurements", "out_of_time") for row in read(tmp_path / name)
+    ]
+    assert Counter(found) == +rows and copies > 100 and len(dead) > 100
 
 
 AT = 1_800_000_000.0

@@ -21,7 +21,7 @@ from flatmq_tools import broker
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from packets.properties import Id, properties
-from pipeline.mqtt import PATIENCE, UNLIMITED, publish, until
+from pipeline.mqtt import PATIENCE, UNLIMITED, publish, receiving, until
 from unit.fake_link import Bench, fake_clock
 
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
@@ -43,13 +43,7 @@ class There:
         self.version = version
 
     def ingest(self, writer: log.Writer, *filters: str, **options: Any) -> Ingest:
-        """An ingest that the broker has granted these filters, in a thread."""
-        where = self.server.host, self.server.port
-        made = Ingest(writer, where, filters, version=self.version, **options)
-        made.start()
-        made.background()
-        until(lambda: made.subscribed or made.check())
-        return made
+        return receiving(self.server, writer, *filters, version=self.version, **options)
 
     def publish(self, messages: Iterable[tuple[str, bytes]], *more: Any) -> None:
         """Publish them, in MQTT 5 with CARRIED."""

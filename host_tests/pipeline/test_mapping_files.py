@@ -85,6 +85,10 @@ def test_the_topic_and_the_document_name_devices_and_quantities() -> None:
     assert (found.device, found.records[0].quantity) == ("s:r", "a/b/v")
     own = rule('device_from = "id/serial"\nignore = "id"', topic="x/#")
     assert pack(own, {"id": {"serial": 1234}, "v": 1}, "x").device == "1234"
+    with pytest.raises(PackError, match=r"device = .*longer than 1024"):
+        pack(own, {"id": {"serial": "d" * 2000}, "v": 1}, "x")
+    with pytest.raises(PackError, match=r"device = .*longer than 1024"):
+        pack(rule(), {"a": 1}, "t/" + "d" * 2000)
     for document in ({"v": 1}, {"id": {"serial": ""}}, {"id": {"serial": True}}, [1]):
         with pytest.raises(PackError, match="no device: id/serial is not a text"):
             own.read("x/y", json.dumps(document).encode(), 0)
@@ -276,23 +280,6 @@ def test_bytes_in_a_text(form: str, text: object, expected: dict[str, object]) -
     read = pack(found, {"a": [{"d": text}], "d": "x"})
     assert {r.quantity: value_of(r) for r in read.records[:-1]} == expected
     assert read.records[-1].text == "x"
-
-
-def test_numbers_that_stand_for_no_value() -> None:
-    found = rule('values = { "*" = { scale = 0.1, none = [-32768, 1e4] } }')
-    assert values(found, {"a": -32768, "b": 10000.0, "c": 10}) == {"c": 1.0}
-
-
-def test_a_name_cannot_grow() -> None:
-    """A long key is not repeated for each of many values."""
-    with pytest.raises(PackError, match="longer than 1024 characters"):
-        pack(rule(), {"k" * 2000: 1})
-    with pytest.raises(PackError, match="together much longer than the payload"):
-        pack(rule(), {"k" * 1000: [1] * 5000})
-    with pytest.raises(PackError, match="nested more than 64 levels deep"):
-        rule().read("t/a", b'{"a":' * 100 + b"1" + b"}" * 100, 0)
-    with pytest.raises(PackError, match=r"device = .*longer than 1024"):
-        pack(rule(), {"a": 1}, "t/" + "d" * 2000)
 
 
 GOOD = '[[rule]]\ntopic = "t/{device}"\nformat = "json"'

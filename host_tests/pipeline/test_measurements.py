@@ -129,7 +129,7 @@ def test_dead_letters_are_whole_and_say_why(packs: DataFrame) -> None:
     for n, (row, (payload, why)) in enumerate(zip(rows, DEAD, strict=True)):
         assert (bytes(row.payload), row.offset, row.qos) == (payload, n, n % 3)
         assert utc(row.timestamp) == at(n)
-        assert why in row.reason
+        assert why in row.reason and len(row.reason) <= 300
     counts = Counter(re.sub(parsing.DIFFERS, "", row.reason) for row in rows)
     assert sum(counts.values()) == len(DEAD)
     assert counts["time: not within the years 1 to 9999"] == 3
@@ -182,9 +182,9 @@ def test_a_stream_drops_copies_and_keeps_what_comes_late(
     What a board kept for an hour is in, though its time is long past. No pandas is needed.
     """
     monkeypatch.setitem(sys.modules, "pandas", None)
-    sent = [(1, 0), (1, 1), (1, 30), (2, 60), (3, 3600), (4, 3601), (3, 3602)]
-    for offset, (n, seconds) in enumerate(sent):
-        land(tmp_path, [reading("a", 1, n, seconds, time=10 if n == 4 else None)], offset)
+    sent = [(1, 0), (1, 1)], [(1, 30), (2, 60)], [(3, 3600)], [(4, 3601), (3, 3602)]
+    for batch in sent:
+        land(tmp_path, [reading("a", 1, n, s, time=10 if n == 4 else None) for n, s in batch])
     stream = follow(spark, str(tmp_path / "raw"), SCHEMA, rows=1)
     query = measurements.measurements(stream).writeStream.format("memory").queryName("found")
     assert query.trigger(availableNow=True).start().awaitTermination(PATIENCE)

@@ -13,11 +13,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from flatmq_tools.pipeline import durable
+from flatmq_tools.pipeline import delta_batches, durable
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader
+from flatmq_tools.pipeline.jobs.parsing import Reads, mapped
 from flatmq_tools.pipeline.report import from_state
 from flatmq_tools.pipeline.report.period import Period
+from flatmq_tools.pipeline.state import once
 from flatmq_tools.pipeline.state.arrivals import State
 from pipeline.messages import Message, count, land, read, reading
 from pipeline.runs import as_query
@@ -47,13 +49,11 @@ class Pipeline:
         self._checkpoint = folder / "checkpoint"
         self._batches = 0
         self._done = 0
-        self._offset = 0
 
     def land(self, messages: Sequence[Message]) -> None:
         """Add a commit to raw."""
-        land(self.folder, messages, self._offset)
+        land(self.folder, messages)
         self._batches += 1
-        self._offset += len(messages)
 
     def run(self, kill: str = "") -> None:
         """Run the query until it has what is there, in batches of its own for each of raw.
@@ -61,9 +61,6 @@ class Pipeline:
         `kill` it before it has written a batch, after that, or after it has included the
         batch in its state.
         """
-        from flatmq_tools.pipeline import delta_batches
-        from flatmq_tools.pipeline.jobs.parsing import Reads, mapped
-        from flatmq_tools.pipeline.state.once import Once
 
         class Table(Delta):
             """A table at which the query is killed."""
@@ -79,16 +76,16 @@ class Pipeline:
         tables = {name: Table(self.folder / name) for name in self.names}
         mapping = mapped([self.mapping] if self.mapping else [])
         reads = Reads(mapping=mapping)
-        once = Once(self.state, str(self.raw), self._checkpoint, tables, reads)
+        work = once.Once(self.state, str(self.raw), self._checkpoint, tables, reads)
 
         def take(batch: DataFrame, number: int) -> None:
-            once(batch, number)
+            work(batch, number)
             if kill == "included":
                 raise _Killed
 
         (self._checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
         killed = pytest.raises(_Killed) if kill else contextlib.nullcontext()
-        with contextlib.closing(once), as_query(self.spark), killed:
+        with contextlib.closing(work), as_query(self.spark), killed:
             for n in range(self._done, self._batches):
                 begin, end = self._place(n), self._place(n + 1)
                 offset = json.dumps(end)
@@ -173,8 +170,6 @@ def test_a_state_that_is_lost_is_made_again_of_raw(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was removed; it is damaged; it is that of an earlier day. Raw was merged meanwhile."""
-    from flatmq_tools.pipeline.state import once
-
     monkeypatch.setattr(once, "_ROWS", 6)  # in several steps
     pipeline.land([reading("a", 1, 1, 0), reading("b", 1, 1, 1)])
     pipeline.run()

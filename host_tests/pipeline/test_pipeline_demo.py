@@ -8,64 +8,46 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import flatmq
-from flatmq_tools import broker, interpreter
+from flatmq_tools import broker
 from flatmq_tools.fleet import compare, plan, truth
 from flatmq_tools.pipeline.cli import pipeline as main
 from flatmq_tools.pipeline.demo import Demo, Landed
+from flatmq_tools.pipeline.processes import Command, command_line, environment
 
-ROOT = Path(__file__).parents[2]
 DEADLINE = 600  # seconds, of a machine that is busy
 
 
-COMMAND = [sys.executable, "-m", "flatmq_tools.cli", "pipeline", "demo"]
-
-
-def environment() -> dict[str, str]:
-    made = interpreter.environment(Path(flatmq.__file__).parents[1], ROOT / "tools")
+def started(folder: Path, *arguments: object) -> Command:
+    """`flatmq pipeline demo folder/out`, whatever broker and master the environment names."""
+    env = {**environment(), "COLUMNS": "200"}
     for name in ("BROKER", "SPARK_MASTER"):
-        made.pop(name, None)
-    return {**made, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+        env.pop(name, None)
+    return Command(folder / "demo.txt", "demo", folder / "out", *arguments, env=env)
 
 
 @pytest.mark.proof
 def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = run(out, "--devices", 15, "--seconds", 5, "--seed", 4)
-    assert done.returncode == 0, done.stdout + done.stderr
-    last = done.stdout.splitlines()[-1]
-    told = re.fullmatch(
-        r"sent (\d+), landed (\d+); lost (\d+), found (\d+); "
-        r"duplicated (\d+), found (\d+): they agree",
-        last,
+    demo = started(tmp_path, "--devices", 15, "--seconds", 5, "--seed", 4)
+    demo.wait(DEADLINE)
+    told = re.search(
+        r"\nsent (\d+), landed (\d+); lost (\d+), found (\d+); "
+        r"duplicated (\d+), found (\d+): they agree\n$",
+        demo.words(),
     )
-    assert told, done.stdout
+    assert told, demo.words()
     sent, landed, lost, lost_found, twice, twice_found = map(int, told.groups())
     assert sent == landed > 15 * 4
     assert (lost, twice) == (lost_found, twice_found)
-    others = re.search(r"values of others +([\d,]+) +([\d,]+) ", done.stdout)
+    others = re.search(r"values of others +([\d,]+) +([\d,]+) ", demo.words())
     assert others and others[1] == others[2] and int(others[1].replace(",", "")) >= 20
     page = (out / "report.html").read_text()
     assert '"hall"' in page and "ENERGY/Power" in page
@@ -78,27 +60,14 @@ def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
 @pytest.mark.proof
 def test_who_ends_it_ends_its_processes(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with subprocess.Popen(
-        [*COMMAND, str(out)], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    ) as demo:
-        assert demo.stdout is not None
-        for line in demo.stdout:
-            if b"starting the ingest" in line:
-                break
-        end = time.monotonic() + DEADLINE
-        while f"run {out} --health-every" not in processes():
-            assert demo.poll() is None and time.monotonic() < end
-            time.sleep(0.1)
-        demo.terminate()
-        assert demo.wait(DEADLINE) == 128 + signal.SIGTERM
-    assert str(out) not in processes()
-
-
-def processes() -> str:
-    """The command lines of all that run."""
-    return subprocess.run(
-        ["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True
-    ).stdout
+    demo = started(tmp_path)
+    try:
+        demo.until(lambda: demo.find(f"run {out} --health-every"), DEADLINE)
+        demo.process.terminate()
+        assert demo.process.wait(DEADLINE) == 128 + signal.SIGTERM
+        assert not any(str(out) in command_line(pid) for pid in psutil.pids())
+    finally:
+        demo.stop()
 
 
 @pytest.mark.parametrize(

@@ -2,70 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 import sizes
-from flatmq import Client, MQTTError
+from flatmq import MQTTError
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import refusals
+from flatmq_tools.pipeline import log, refusals
 from flatmq_tools.pipeline.options import parse_sink
 from flatmq_tools.pipeline.publishing import Done, PublishError, StreamWriter
 from flatmq_tools.ports import free_port
-from pipeline.mqtt import broker, certificate, until
+from pipeline.mqtt import broker, certificate, receiving, until
+
+Got = Callable[[int], list[tuple[Any, ...]]]
 
 
-class Subscriber:
-    """A subscriber at up to QoS 2, in a session that outlives the broker's restart."""
+@contextlib.contextmanager
+def subscriber(there: Broker, topic: str) -> Iterator[Got]:
+    """An ingest at up to QoS 2; yield what waits for so many messages and returns all of them."""
+    with tempfile.TemporaryDirectory() as folder, log.Writer(Path(folder)) as writer:
+        ingest = receiving(there, writer, topic, qos=2)
 
-    def __init__(self, there: Broker, topic: str, **options: Any) -> None:
-        self.got: list[tuple[str, bytes, int, int]] = []
-        self.client = Client(
-            b"subscriber", there.host, there.port, clean_session=False, rx_size=1 << 20,
-            retry_ms=50, retry_max_ms=200, **options,
-        )  # fmt: skip
-        self._asked = self.client.subscribe(topic, self._take, qos=2)
-        self._over = False
-        self.client.connect(10_000)
-        until(lambda: self.client.poll(50) or self._asked.granted is not None)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        def got(count: int) -> list[tuple[Any, ...]]:
+            until(lambda: writer.synced >= count)
+            found = log.read(writer.folder, 0, writer.synced) if writer.synced else ()
+            names = ("topic", "payload", "qos", "retain")
+            return [tuple(row[n] for n in names) for rows in found for row in rows.to_pylist()]
 
-    def _take(self, m: Any) -> None:
-        self.got.append((m.topic.decode(), m.payload, m.qos, m.retain))
-
-    def _run(self) -> None:
-        while not self._over:
-            self.client.poll(50)
-
-    def wait(self, count: int) -> None:
-        """Return when so many messages have come."""
-        until(lambda: len(self.got) >= count)
-
-    def __enter__(self) -> Subscriber:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over = True
-        self._thread.join()
-        self.client.disconnect()
+        yield got
+        ingest.stop()
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +51,12 @@ def there() -> Iterator[Broker]:
         yield running
 
 
-def schema(*names: str) -> Any:
-    """Columns of these names."""
-    kinds = {
-        "topic": StringType(), "payload": BinaryType(), "qos": IntegerType(),
-        "retain": BooleanType(),
-    }  # fmt: skip
-    return StructType([StructField(name, kinds[name]) for name in names])
+def schema(columns: str) -> StructType:
+    """Columns, each a name and a type."""
+    made = StructType()
+    for column in columns.split(", "):
+        made.add(*column.split())
+    return made
 
 
 def batch(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
@@ -91,12 +67,12 @@ def numbered(numbers: Iterable[int], topic: str) -> pa.RecordBatch:
     return batch({"topic": topic, "payload": b"%d" % n} for n in numbers)
 
 
-def writer(address: str, columns: Any = None, **options: Any) -> StreamWriter:
+def writer(
+    address: str, columns: str = "topic string, payload binary", **options: Any
+) -> StreamWriter:
     given = {name: str(value) for name, value in options.items()}
-    return StreamWriter(
-        parse_sink({"brokerUrl": f"tcp://{address}", **given}),
-        columns or schema("topic", "payload"),
-    )
+    url = {"brokerUrl": address if ":/" in address else f"tcp://{address}"}
+    return StreamWriter(parse_sink({**url, **given}), schema(columns))
 
 
 @pytest.mark.parametrize("version", ["3.1", "3.1.1", "5"])
@@ -115,34 +91,32 @@ def test_rows_have_qos_retain_and_any_size(there: Broker, version: str) -> None:
             ]
         )
     ]
-    sink = writer(
-        there.address, schema("topic", "payload", "qos", "retain"), mqttVersion=version, qos=2
-    )
-    with Subscriber(there, f"any/{version}/#") as subscriber:
+    columns = "topic string, payload binary, qos integer, retain boolean"
+    sink = writer(there.address, columns, mqttVersion=version, qos=2)
+    with subscriber(there, f"any/{version}/#") as got:
         assert sink.write(iter([batch(rows)])) == Done(len(rows))
-        subscriber.wait(len(rows))
+        messages = got(len(rows))
     # A broker passes each QoS on in its order; a row without one has that of the option.
     for level in range(3):
-        found = [message for message in subscriber.got if message[2] == level]
+        found = [message for message in messages if message[2] == level]
         assert found == [
             (row["topic"], row["payload"], level, 0)
             for row in rows
             if (2 if row["qos"] is None else row["qos"]) == level
         ]
-    with Subscriber(there, f"any/{version}/#") as late:
-        late.wait(2)
-    retained = [row["topic"] for row in rows if row["retain"] and row["payload"]]
-    assert [topic for topic, _, _, kept in late.got if kept] == retained
+    with subscriber(there, f"any/{version}/#") as late:
+        kept = [topic for topic, _, _, retain in late(2) if retain]
+    assert kept == [row["topic"] for row in rows if row["retain"] and row["payload"]]
 
 
 @pytest.mark.parametrize("version", sizes.sample(["3.1.1", "5"], 1))
 def test_a_broker_that_ends_in_the_middle_gets_every_row(version: str, tmp_path: Path) -> None:
     keeps = f"persistence true\npersistence_location {tmp_path}/"
-    with broker(keeps) as there, Subscriber(there, "#") as subscriber:
+    with broker(keeps) as there, subscriber(there, "#") as got:
         restarted = threading.Event()
 
         def restart() -> None:
-            subscriber.wait(1_500)
+            got(1_500)
             assert there.pid is not None
             os.kill(there.pid, signal.SIGTERM)  # it saves its sessions
             until(lambda: there.status is not None)
@@ -159,8 +133,8 @@ def test_a_broker_that_ends_in_the_middle_gets_every_row(version: str, tmp_path:
         helper.start()
         assert writer(there.address, mqttVersion=version).write(parts()) == Done(10_000)
         helper.join()
-        until(lambda: len({payload for _, payload, _, _ in subscriber.got}) == 10_000)
-    first: dict[int, None] = dict.fromkeys(int(payload) for _, payload, _, _ in subscriber.got)
+        until(lambda: len({payload for _, payload, _, _ in got(0)}) == 10_000)
+        first = dict.fromkeys(int(payload) for _, payload, _, _ in got(0))
     assert list(first) == list(range(10_000)), "what came first came in order"
 
 
@@ -181,13 +155,13 @@ def test_rows_that_cannot_be_published_do_not_stop_the_others(
         dict(zip(("topic", "payload", "qos"), BAD[n // 20], strict=False))
         for n in range(100)
     ]  # fmt: skip
-    sink = writer(there.address, schema("topic", "payload", "qos"), badRows=tmp_path / "bad")
-    with Subscriber(there, "good/#") as subscriber:
+    columns = "topic string, payload binary, qos integer"
+    sink = writer(there.address, columns, badRows=tmp_path / "bad")
+    with subscriber(there, "good/#") as got:
         done = sink.write(iter([batch(rows)]))
-        subscriber.wait(95)
-    assert [payload for _, payload, _, _ in subscriber.got] == [
-        b"%d" % n for n in range(100) if n % 20
-    ]
+        assert [payload for _, payload, _, _ in got(95)] == [
+            b"%d" % n for n in range(100) if n % 20
+        ]
     assert (done.rows, done.bad) == (100, 5)
     sink.commit([done, None, Done(7)], 12)
     (file,) = (tmp_path / "bad").iterdir()
@@ -199,22 +173,22 @@ def test_rows_that_cannot_be_published_do_not_stop_the_others(
     assert said.startswith("mqtt: batch 12: 5 of 107 rows were not published: topic name b'a/+'")
     assert f"; and 2 other reasons; see {file}" in said
 
-    failing = writer(there.address, schema("topic", "payload", "qos"), onBadRow="fail")
-    with Subscriber(there, "good/#") as subscriber:
+    failing = writer(there.address, columns, onBadRow="fail")
+    with subscriber(there, "good/#") as got:
         with pytest.raises(PublishError, match=r"5 of 100 rows .* topic name b'a/\+'"):
             failing.write(iter([batch(rows)]))
-        subscriber.wait(95)
+        got(95)
 
 
 @pytest.mark.parametrize("version", sizes.sample(["3.1.1", "5"], 1))
 def test_a_message_that_the_broker_does_not_take_is_set_aside(version: str) -> None:
-    with broker("max_packet_size 2000") as there, Subscriber(there, "#") as subscriber:
+    with broker("max_packet_size 2000") as there, subscriber(there, "#") as got:
         rows = [{"topic": f"t/{n}", "payload": bytes(3_000 if n == 5 else 3)} for n in range(10)]
         done = writer(there.address, mqttVersion=version).write(iter([batch(rows)]))
         # The broker ends the connection, and what it had not acknowledged then comes twice.
         taken = {f"t/{n}" for n in range(10) if n != 5}
-        until(lambda: {topic for topic, *_ in subscriber.got} >= taken)
-    assert {topic for topic, *_ in subscriber.got} == taken
+        until(lambda: {topic for topic, *_ in got(0)} >= taken)
+        assert {topic for topic, *_ in got(0)} == taken
     assert (done.rows, done.bad) == (10, 1)
     assert done.kept[0].topic == "t/5"
 
@@ -232,11 +206,10 @@ def test_a_broker_that_is_not_there_or_refuses_fails_the_batch(tmp_path: Path) -
     cert, key = certificate(tmp_path)
     port = free_port()
     with broker(f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"):
-        url = {"brokerUrl": f"ssl://127.0.0.1:{port}"}
-        trusted = parse_sink({**url, "caFile": str(cert)})
-        assert StreamWriter(trusted, schema("topic", "payload")).write(iter(one)) == Done(1)
+        url = f"ssl://127.0.0.1:{port}"
+        assert writer(url, caFile=cert).write(iter(one)) == Done(1)
         with pytest.raises(PublishError, match="certificate"):
-            StreamWriter(parse_sink(url), schema("topic", "payload")).write(iter(one))
+            writer(url).write(iter(one))
 
 
 def test_a_refusal_that_may_pass_is_not_final() -> None:
@@ -256,12 +229,12 @@ def test_a_table_is_published_in_the_order_of_each_part(
     rows = spark.range(0, 2_000, 1, 2).selectExpr(
         "concat('table/', spark_partition_id()) AS topic", "CAST(id AS STRING) AS payload"
     )
-    with Subscriber(there, "table/#") as subscriber:
+    with subscriber(there, "table/#") as got:
         rows.write.format("mqtt").mode("append").save(f"tcp://{there.address}")
-        subscriber.wait(2_000)
+        found = got(2_000)
     for part in range(2):
-        got = [int(payload) for topic, payload, *_ in subscriber.got if topic == f"table/{part}"]
-        assert got == list(range(part * 1_000, part * 1_000 + 1_000))
+        numbers = [int(payload) for topic, payload, *_ in found if topic == f"table/{part}"]
+        assert numbers == list(range(part * 1_000, part * 1_000 + 1_000))
 
 
 def test_a_stream_goes_on_after_a_restart_and_a_batch_done_again_is_published_again(
@@ -289,21 +262,21 @@ def test_a_stream_goes_on_after_a_restart_and_a_batch_done_again_is_published_ag
         until(lambda: not query.isActive)
         assert query.exception() is None
 
-    with Subscriber(there, "count/#") as subscriber:
+    with subscriber(there, "count/#") as got:
         run({"1": "a\na\nb\n+\n"})
-        subscriber.wait(2)
+        got(2)
         run({"2": "a\nc\n"})
-        subscriber.wait(5)
+        got(5)
         run({})
         # As after a crash before Spark noted that the batch was done: it is published again.
         (tmp_path / "checkpoint" / "commits" / "1").unlink()
         (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink()
         run({})
-        subscriber.wait(8)
-    assert len(subscriber.got) == 8
-    assert sorted(subscriber.got[:2]) == [("count/a", b"2", 1, 0), ("count/b", b"1", 1, 0)]
+        messages = got(8)
+    assert len(messages) == 8
+    assert sorted(messages[:2]) == [("count/a", b"2", 1, 0), ("count/b", b"1", 1, 0)]
     last = [("count/a", b"3", 1, 0), ("count/b", b"1", 1, 0), ("count/c", b"1", 1, 0)]
-    assert sorted(subscriber.got[2:5]) == sorted(subscriber.got[5:]) == last
+    assert sorted(messages[2:5]) == sorted(messages[5:]) == last
     lines = [file.read_text() for file in (tmp_path / "bad").iterdir()]
     assert sorted(json.loads(line)["batch"] for line in lines) == [0, 1, 1]
     for line in lines:
@@ -311,15 +284,14 @@ def test_a_stream_goes_on_after_a_restart_and_a_batch_done_again_is_published_ag
 
 
 def test_columns_and_options_that_the_sink_does_not_have_are_named(spark: SparkSession) -> None:
-    text = StringType()
     for columns, said in (
-        ({"topic": text, "payload": text, "device": text}, "column device: the sink has topic, p"),
-        ({"topic": text, "payload": IntegerType()}, "column payload: string or binary, not int"),
-        ({"topic": text}, "column payload is missing"),
-        ({"payload": text}, "column topic is missing, and so is the option topic"),
+        ("topic string, payload string, device string", "column device: the sink has topic, p"),
+        ("topic string, payload integer", "column payload: string or binary, not int"),
+        ("topic string", "column payload is missing"),
+        ("payload string", "column topic is missing, and so is the option topic"),
     ):
         with pytest.raises(ValueError, match=said):
-            writer("b", StructType([StructField(*each) for each in columns.items()]))
+            writer("b", columns)
     rows = spark.sql("SELECT 't' AS topic, 'x' AS payload").write.format("mqtt")
     with pytest.raises(Exception, match="append, as a broker has nothing to replace"):
         rows.mode("overwrite").save("tcp://127.0.0.1:1")

@@ -70,9 +70,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what the jobs leave behind."""
     folder = tmp_path_factory.mktemp("tables")
     land(folder, messages()[:50])
-    land(folder, messages()[50:], 50)
+    land(folder, messages()[50:])
     # What a table no longer has is on the disk all the same.
-    land(folder, messages(), 50 + len(messages()))
+    land(folder, messages())
     DeltaTable(str(folder / "raw")).restore(1)
     lines = [json.dumps(each) for each in [*PROGRESS, PROGRESS[0]]]
     (folder / "progress.jsonl").write_text("\n".join([*lines, lines[0][:30]]))

@@ -57,22 +57,18 @@ def fleet(drawn: random.Random, days: float) -> list[Message]:
     return sorted(sent, key=lambda message: message.at)
 
 
-def ran(spark: SparkSession, folder: Path, messages: list[Message], parts: int) -> Path:
-    """Have a run make the tables of messages that come in so many batches."""
-    pipeline = Pipeline(spark, folder)
-    size = -(-len(messages) // parts)
-    for begin in range(0, len(messages), size):
-        if begin:
-            Snapshots(pipeline.state, str(folder)).refresh()  # which closes boots
-        pipeline.land(messages[begin : begin + size])
-        pipeline.run()
-    return folder
-
-
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    drawn = random.Random(7)
-    return ran(spark, tmp_path_factory.mktemp("ran"), fleet(drawn, 2.5), 4)
+    """The tables that a run makes of messages that come in four batches."""
+    pipeline = Pipeline(spark, tmp_path_factory.mktemp("ran"))
+    messages = fleet(random.Random(7), 2.5)
+    size = -(-len(messages) // 4)
+    for begin in range(0, len(messages), size):
+        if begin:
+            Snapshots(pipeline.state, str(pipeline.folder)).refresh()  # which closes boots
+        pipeline.land(messages[begin : begin + size])
+        pipeline.run()
+    return pipeline.folder
 
 
 def of_state(folder: Path, stretch: Period = period.Period()) -> Figures:  # noqa: B008
@@ -111,11 +107,16 @@ def of_raw(folder: Path, stretch: Period = period.Period()) -> Figures:  # noqa:
 
 
 def test_raw_alone_says_the_same(tables: Path) -> None:
+    """It is read in one batch, so hours and days do not depend on how messages are cut."""
     found = of_state(tables)
     assert sum(device.lost for device in found.devices) > 10
     assert sum(device.duplicates for device in found.devices) > 10
     assert [wrong[:2] for wrong in found.out_of_time] == [("d4", 1)]
-    same(found, of_raw(tables))
+    midnight = START.replace(hour=0) + datetime.timedelta(days=1)
+    with from_raw.figures(tables) as (wanted, folder):
+        same(found, wanted)
+        for stretch in (Period(midnight, midnight + YEAR / 365), Period(midnight + YEAR / 500)):
+            same(of_state(tables, stretch), of_state(folder, stretch))
 
 
 def test_the_newest_gaps_of_a_device_are_shown(
@@ -169,15 +170,6 @@ def test_days_add_up(tables: Path) -> None:
     wrong = [sum(one.readings for one in of.out_of_time) for of in (whole, *days)]
     assert sum(wrong[1:]) == wrong[0]
     assert sum(d.messages for day in days for d in day.dead) == sum(d.messages for d in whole.dead)
-
-
-def test_batches_do_not_matter(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
-    """Hours and days of devices are the same however messages are cut into batches."""
-    folder = ran(spark, tmp_path, fleet(random.Random(7), 2.5), 1)
-    midnight = START.replace(hour=0) + datetime.timedelta(days=1)
-    for stretch in (Period(midnight, midnight + YEAR / 365), Period(midnight + YEAR / 500)):
-        found, wanted = of_state(folder, stretch), of_state(tables, stretch)
-        same(found, wanted)
 
 
 def test_what_waited_is_known(tables: Path, tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) ->
     ]
     wanted = [(1, 0, 0), (2, 0, 0), (3, 1, 0), (4, 1, 1)]
     with started(spark, Plan(tmp_path, jobs=["measurements"], trigger=0.1)) as running:
-        for offset, (batch, rows) in enumerate(zip(batches, wanted, strict=True)):
-            land(tmp_path, batch, 10 * offset)
+        for batch, rows in zip(batches, wanted, strict=True):
+            land(tmp_path, batch)
             running.finish()
             tables = ("measurements", "dead_letters", "out_of_time")
             assert tuple(count(tmp_path / table) for table in tables) == rows
@@ -171,9 +171,9 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if what fails is to start it, and if there is no folder for temporary files."""
     monkeypatch.setattr(run, "_PAUSE", 0.1)
     monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
-    """Also if what fails is to start it, and if there is no folder for temporary files."""
     monkeypatch.setattr(run.Run, "_folders", lambda _: [tmp_path / "gone"])
     said: list[str] = []
     with broker() as there, monkeypatch.context() as broken:

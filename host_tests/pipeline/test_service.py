@@ -16,6 +16,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline.processes import Command
 from flatmq_tools.pipeline.run import Plan
 from pipeline.messages import count, land_boards, read
@@ -31,21 +32,6 @@ def _pack(n: int) -> bytes:
 
 
 SENT = {_pack(n) for n in range(1, MANY)}
-
-
-@contextlib.contextmanager
-def command(folder: Path, *arguments: str | Path) -> Iterator[Command]:
-    """A command of `flatmq pipeline`, which ends with the block."""
-    process = Command(folder / f"{arguments[0]}.txt", *arguments)
-    try:
-        yield process
-    finally:
-        process.stop()
-
-
-def offsets(out: Path) -> list[int]:
-    """Of the messages in the table raw."""
-    return [int(row["offset"]) for row in read(out / "raw", "offset")]
 
 
 def test_java_is_killed(
@@ -138,58 +124,53 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+def paused(
+    disk: Path, out: Path, there: Broker, said: Callable[[], str],
+    wait: Callable[[Callable[[], object]], object], rest: float = 0.0,
+) -> None:  # fmt: skip
+    """Publish to what writes to `out`, and fill its disk for a while; all of it lands."""
+
+    def payloads() -> list[bytes]:
+        return [row["payload"] for row in read(out / "raw", "payload")]
+
+    publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
+    wait(lambda: len(payloads()) == 100)
+    filler = fill(disk)
+    publish(there, [(TOPIC, _pack(n)) for n in range(101, MANY)])
+    wait(lambda: "paused" in said())
+    time.sleep(rest)
+    filler.unlink()
+    wait(lambda: said().count("going on") == said().count("paused"))
+    wait(lambda: {*payloads()} == SENT)
+
+
 def test_run_pauses_while_the_disk_is_full(
     spark: SparkSession, tmp_path: Path, small: Path
 ) -> None:
     out, said = small / "out", list[str]()
-    with broker() as there:
-        plan = Plan(out, jobs=["measurements"])
-        with started(spark, plan, there, said.append) as running:
-
-            def wait(ready: Callable[[], bool]) -> None:
-                until(lambda: running.look() or ready())
-
-            publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
-            wait(lambda: len(offsets(out)) == 100)
-            filler = fill(small)
-            publish(there, [(TOPIC, _pack(n)) for n in range(101, MANY)])
-            wait(lambda: "paused, as a disk is full" in str(said))
-            filler.unlink()
-            wait(lambda: str(said).count("going on") == str(said).count("paused"))
-            wait(lambda: count(out / "measurements") >= MANY - 1)
-            running.finish()
+    with broker() as there, started(spark, Plan(out, jobs=["measurements"]), there) as running:
+        running.say = said.append
+        paused(
+            small, out, there, lambda: str(said),
+            lambda ready: until(lambda: running.look() or ready()),
+        )  # fmt: skip
+        until(lambda: running.look() or count(out / "measurements") >= MANY - 1)
+        running.finish()
     assert 1 <= str(said).count("paused") == str(said).count("going on") <= 2, said
-    found = offsets(out)
+    found = [row["offset"] for row in read(out / "raw", "offset")]
     assert sorted(found) == list(range(len(found)))
-    assert _payloads(out) == SENT
     assert sorted(row["seq"] for row in read(out / "measurements")) == list(range(1, MANY))
 
 
-def _payloads(out: Path) -> set[bytes]:
-    return {row["payload"] for row in read(out / "raw", "payload")}
-
-
 def test_ingest_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> None:
-    target = small / "out"
-    options = ["--filter", "dev/#", "--log", small / "log", "--every", "0.2"]
-
-    def landed() -> set[bytes]:
-        return _payloads(target)
-
-    with (
-        broker() as there,
-        command(tmp_path, "ingest", there.address, target, *options) as ingest,
-    ):
-        ingest.until((small / "log" / "subscribed.json").exists, PATIENCE)
-        publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
-        ingest.until(lambda: len(landed()) == 100, PATIENCE)
-        filler = fill(small)
-        publish(there, [(TOPIC, _pack(n)) for n in range(101, MANY)])
-        ingest.until(lambda: "paused" in ingest.words(), PATIENCE)
-        time.sleep(6)  # longer than it takes to try again
-        filler.unlink()
-        ingest.until(lambda: "going on" in ingest.words(), PATIENCE)
-        ingest.until(lambda: landed() == SENT, PATIENCE)
+    out, log = small / "out", small / "log"
+    options = ["--filter", "dev/#", "--log", log, "--every", "0.2"]
+    with broker() as there, contextlib.ExitStack() as stack:
+        ingest = Command(tmp_path / "ingest.txt", "ingest", there.address, out, *options)
+        stack.callback(ingest.stop)
+        ingest.until((log / "subscribed.json").exists, PATIENCE)
+        # It rests for longer than it takes to try again.
+        paused(small, out, there, ingest.words, lambda ready: ingest.until(ready, PATIENCE), 6.0)
         ingest.end(PATIENCE)
     assert ingest.words().count("paused") == ingest.words().count("going on") == 1
     assert "nothing lands" not in ingest.words()

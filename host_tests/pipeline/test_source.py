@@ -27,6 +27,7 @@ from flatmq_tools.pipeline import log, source
 from flatmq_tools.pipeline.ingest import IngestError
 from flatmq_tools.pipeline.jobs import columns
 from flatmq_tools.pipeline.options import parse
+from flatmq_tools.pipeline.sinks import Delta, into
 from flatmq_tools.pipeline.source import SourceError
 from flatmq_tools.ports import free_port
 from pipeline.messages import count, read
@@ -47,8 +48,6 @@ def _stream(spark: SparkSession, there: Broker, folder: Path, **options: Any) ->
 
 def _into_tables(frame: DataFrame, folder: Path, rows: int) -> list[StreamingQuery]:
     """Write so many rows into a table."""
-    from flatmq_tools.pipeline.sinks import Delta, into
-
     table = Delta(folder / "table")
     writer = frame.writeStream.foreachBatch(into((lambda rows: rows, table)))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
@@ -103,17 +102,15 @@ def test_from_a_broker_to_a_table_over_a_restart_in_the_other_version(
 ) -> None:
     """In MQTT 5 rows have properties."""
     publish(there, [(f"{tmp_path.name}/kept", b"retained")], retain=True)
-    four = _stream(spark, there, tmp_path, qos=2, maxOffsetsPerTrigger=200)
-    _into_tables(four, tmp_path, 1)
+    _into_tables(_stream(spark, there, tmp_path, qos=2), tmp_path, 1)
     # While nobody is there the broker keeps them, and sends them when the query is back.
     for qos in (1, 2):
         publish(there, _numbered(tmp_path, range(qos * 200 - 200, qos * 200)), qos)
-    queries = _into_tables(four, tmp_path, 401)
-    assert max(p["numInputRows"] for query in queries for p in query.recentProgress) <= 200
     carried = Properties(PAIRS, content_type="text/plain")
     publish(there, _numbered(tmp_path, range(400, 700)), version=5, properties=carried)
-    five = _stream(spark, there, tmp_path, qos=2, mqttVersion=5, sessionExpiry=3600)
-    _into_tables(five, tmp_path, 701)
+    more = {"mqttVersion": 5, "sessionExpiry": 3600, "maxOffsetsPerTrigger": 200}
+    queries = _into_tables(_stream(spark, there, tmp_path, qos=2, **more), tmp_path, 701)
+    assert max(p["numInputRows"] for query in queries for p in query.recentProgress) <= 200
 
     expected = Counter(
         (topic, payload, 2 if 200 <= n < 400 else 1, False, n >= 400)

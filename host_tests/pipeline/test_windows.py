@@ -20,6 +20,7 @@ from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.jobs import measurements, windows
 from flatmq_tools.pipeline.jobs.limits import Bounds
 from flatmq_tools.pipeline.jobs.parsing import Reads
+from flatmq_tools.pipeline.notices import Notices
 from flatmq_tools.pipeline.open_windows import State, Store, WindowsError, open_windows, step
 from flatmq_tools.pipeline.state import taking
 from pipeline.messages import START, Message, at, frame, pack, read, reading
@@ -268,14 +269,11 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A kill between any two of its steps, after which Spark does the batch again."""
-    from flatmq_tools.pipeline import sinks
-    from flatmq_tools.pipeline.jobs.measurements import measurements
-    from flatmq_tools.pipeline.open_windows import open_windows
 
     class Cut(Exception):
         pass
 
-    class CutOff(sinks.Delta):
+    class CutOff(Delta):
         """A sink that is killed before or after it writes."""
 
         when = ""
@@ -303,7 +301,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
         [of("b", 3, 730, 730), of("b", 4, 731, 59), of("a", 14, 780)],
         [of("b", 5, 732, 58)],
     ]
-    frames = [measurements(frame(spark, batch)) for batch in batches]
+    frames = [measurements.measurements(frame(spark, batch)) for batch in batches]
     with as_query(spark):
         for n, rows_ in enumerate(frames):
             for when in ("before", "after") if n > 1 else ():
@@ -337,8 +335,6 @@ def test_bounds_are_options() -> None:
 
 
 def test_a_notice_comes_now_and_then() -> None:
-    from flatmq_tools.pipeline.notices import Notices
-
     notices = Notices(every=0.2)
     assert notices.lines() == []
     notices.add("cups are full", 2, "such as the blue one")
