@@ -1,4 +1,4 @@
-"""A log that is written and landed by a process that is killed at one line after another.
+"""Programs that must survive SIGKILL at any point; `points` kills them at one line after another.
 
 As a program it is the one that is killed: it forks for each point, as long as one is reached.
 """
@@ -20,15 +20,19 @@ import peer
 from flatmq_tools.pipeline import delta, delta_files, durable, landing, log
 
 # In which functions there is a point at every line. What only reads is left out.
+_APPENDING = [
+    "_locked", "_identity", "_recover", "_begin", "append", "_write", "sync", "_sync", "rotate",
+    "_rotate", "trim", "close", "_close",
+]  # fmt: skip
 WHERE = {
-    log.__file__: frozenset([
-        "_locked", "_identity", "_recover", "_begin", "append", "_write", "sync", "_sync",
-        "rotate", "_rotate", "trim", "close", "_close",
-    ]),
-    landing.__file__: frozenset(["__init__", "land"]),
-    delta.__file__: frozenset(["add", "commit", "_commit"]),
-    delta_files.__file__: frozenset(["write", "__exit__"]),
-}  # fmt: skip
+    "appending": {log.__file__: frozenset(_APPENDING)},
+    "landed": {
+        log.__file__: frozenset(["trim"]),
+        landing.__file__: frozenset(["__init__", "land"]),
+        delta.__file__: frozenset(["add", "commit", "_commit"]),
+        delta_files.__file__: frozenset(["write", "__exit__"]),
+    },
+}
 
 
 def batch(first: int, count: int) -> bytes:
@@ -42,8 +46,8 @@ def fill(writer: log.Writer, count: int) -> None:
     writer.append(batch(writer.next_offset, count), count, 1_700_000_000_000_000)
 
 
-def work(folder: Path, tell: Callable[[int], None]) -> None:
-    """Append messages, report what is synced as soon as it is, and land all of them."""
+def appending(folder: Path, tell: Callable[[int], None]) -> None:
+    """Append messages, and report what is synced as soon as it is."""
     with log.Writer(folder, segment_bytes=200) as writer:
         for i in range(4):
             fill(writer, 1)
@@ -53,18 +57,38 @@ def work(folder: Path, tell: Callable[[int], None]) -> None:
                 tell(writer.synced)
             if i == 2:
                 writer.rotate()
+            if i == 3:
+                writer.trim(8)
+
+
+PREPARED = 10  # messages in it
+
+
+def prepared(folder: Path) -> None:
+    """A log of three segments, of which two no longer grow."""
+    with log.Writer(folder) as writer:
+        for count in (3, 4):
+            fill(writer, count)
+            writer.rotate()
+        fill(writer, PREPARED - 7)
+
+
+def landed(folder: Path, tell: Callable[[int], None]) -> None:
+    """Land them."""
+    with log.Writer(folder) as writer:
+        work = landing.Landing(writer, str(folder.with_suffix(".out")))
         writer.rotate()
-        landing.Landing(writer, str(folder.with_suffix(".out"))).land()
+        tell(work.land())
 
 
-def points(folder: Path, step: int) -> Iterator[tuple[int, list[int]]]:
-    """Kill it at every line of the log, and at one in `step` of the others.
+def points(what: str, folder: Path, step: int = 1) -> Iterator[tuple[int, list[int]]]:
+    """Kill `what` at every point, or at one of so many, in folders that are numbered from 0.
 
-    It works in folders that are numbered from 0. Yields how the process ended, as
-    `Popen.returncode`, and what it had reported. The last was not killed.
+    Yields how the process ended, as `Popen.returncode`, and what it had reported. The last was
+    not killed.
     """
     done = subprocess.run(
-        [sys.executable, __file__, str(folder), str(step)],
+        [sys.executable, __file__, what, str(folder), str(step)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
@@ -76,20 +100,18 @@ def points(folder: Path, step: int) -> Iterator[tuple[int, list[int]]]:
         yield status, told
 
 
-def _kill_at(point: int, step: int) -> Callable[[FrameType, str, Any], Any]:
+def _kill_at(what: str, point: int) -> Callable[[FrameType, str, Any], Any]:
     """Return a trace function that kills the process before that line."""
     left = point
-    others = itertools.count(1)
 
     def enter(frame: FrameType, _event: str, _arg: Any) -> Any:
         code = frame.f_code
-        if code.co_name not in WHERE.get(code.co_filename, ()):
+        if code.co_name not in WHERE[what].get(code.co_filename, ()):
             return None
-        is_log = code.co_filename == log.__file__
 
         def line(_frame: FrameType, event: str, _arg: Any) -> Any:
             nonlocal left
-            if event in ("line", "return") and (is_log or next(others) % step == 0):
+            if event in ("line", "return"):
                 if not left:
                     os.kill(os.getpid(), signal.SIGKILL)
                 left -= 1
@@ -100,16 +122,17 @@ def _kill_at(point: int, step: int) -> Callable[[FrameType, str, Any], Any]:
     return enter
 
 
-def _child(folder: Path, told: int, point: int, step: int) -> None:
+def _child(what: str, folder: Path, told: int, point: int) -> None:
     def tell(value: int) -> None:
         os.write(told, b"%d\n" % value)
 
-    sys.settrace(_kill_at(point, step))
+    work = {"appending": appending, "landed": landed}[what]
+    sys.settrace(_kill_at(what, point))
     work(folder, tell)
     sys.settrace(None)
 
 
-def main(parent: Path, step: int) -> None:
+def main(what: str, parent: Path, step: int) -> None:
     """Print a line of JSON for each point: the status, and what was reported."""
     # What is written outlives the process, synced or not: there is no need to wait for the disk.
     log._sync = lambda _: None
@@ -117,12 +140,14 @@ def main(parent: Path, step: int) -> None:
     os.fsync = lambda _: None
     for number in itertools.count():
         folder = parent / str(number)
+        if what == "landed":
+            prepared(folder)
         reads, writes = os.pipe()
         pid = os.fork()
         if not pid:
             ended = 1
             try:
-                _child(folder, writes, number, step)
+                _child(what, folder, writes, number * step)
                 ended = 0
             finally:
                 os._exit(ended)
@@ -131,11 +156,11 @@ def main(parent: Path, step: int) -> None:
             told = [int(line) for line in pipe]
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status > 0:
-            raise SystemExit(f"point {number}: ended with {status}")
+            raise SystemExit(f"point {number * step}: ended with {status}")
         print(json.dumps([status, told]), flush=True)
         if not status:
             return
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

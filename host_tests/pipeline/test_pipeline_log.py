@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import sizes
 from flatmq_tools.pipeline import durable, log
 from packets import build
 from packets.properties import Id
-from pipeline.survive import batch
+from pipeline.survive import batch, points
 
 TIME = 1_700_000_000_123_456
 
@@ -330,3 +331,26 @@ def test_a_record_that_is_torn_is_removed_or_ends_the_log(
             append(writer, 3)
     with log.Writer(tmp_path) as writer:
         assert writer.next_offset == (2 if stays else 5)
+
+
+# SIGKILL
+
+
+def test_sigkill_at_every_line(tmp_path: Path) -> None:
+    """Whatever the writer is at: what was synced is there, and nothing but what was appended."""
+    count = 0
+    for status, told in points("appending", tmp_path):
+        folder = tmp_path / str(count)
+        count += 1
+        synced = max(told, default=0)
+        with log.Writer(folder, segment_bytes=200) as writer:
+            assert synced <= writer.next_offset <= synced + 6
+            assert payloads(folder, writer.first_offset, writer.next_offset) == numbers(
+                writer.first_offset, writer.next_offset
+            )
+            append(writer, 1)
+        if status == 0:
+            assert synced == 12
+        else:
+            assert status == -signal.SIGKILL
+    assert count > 100, "there is a point for every line"
