@@ -41,19 +41,27 @@ class Trouble(Exception):
 
 
 _last = (b"", 0, 0)
+_large = bytearray()
 
 
 def payload(number, size):
-    """The payload of message `number`, `size` bytes long, at least NUMBER.
+    """The payload of message `number`, `size` bytes long, at least NUMBER, until the next one.
 
     The last one is kept: a message for which there is no room yet is asked for again and again,
-    and large ones would leave the heap in pieces.
+    and large ones, which are all in one buffer, would leave the heap in pieces.
     """
-    global _last
+    global _last, _large
     if _last[1:] != (number, size):
-        _last = (b"", 0, 0)
         text = f"{number:06d}".encode()
-        _last = ((text * (size // NUMBER + 1))[:size], number, size)
+        if len(_large) != (size if size > 1000 else 0):
+            _last, _large = (b"", 0, 0), bytearray()  # the one before goes first
+        if size > 1000:
+            made = _large = _large or bytearray(size)
+            for at in range(0, size, NUMBER):
+                made[at : at + NUMBER] = text[: size - at]
+        else:
+            made = (text * (size // NUMBER + 1))[:size]
+        _last = (made, number, size)
     return _last[0]
 
 
