@@ -138,20 +138,18 @@ MAY_BE_ON_HEAP = {
     "umqtt_rare": {"client", "subscribe"},
     "umqtt_robust": {"MQTTClient.reconnect"},
     "umqtt_tls": {"_settings"},
+    "v5/calls": {"disconnect", "publish_from", "set_will"},
     "v5/auth": {"_packet", "_answer"},
     "v5/fallback": {"fall_back", "_hello", "_without"},
     # What the broker's limits put off, and what it does not take.
     "v5/flow": {"admit.<listcomp>", "size_of", "puts_off"},
     "v5/connack": {"accepted", "limits"},
     "v5/hello": {"static string 159", "rename"},
-    "v5/leaving": {"disconnect"},
     # For CONNACK and SUBACK, and when a connection has ended (`close`).
     "v5/packets": {"granted", "greeted", "static string 71"},
     # For DISCONNECT, and a message that the broker refuses.
     "v5/reasons": {"text", "other", "refused", "_refused"},
     "v5/replies": {"Replies.__init__", "Replies.__init__.<listcomp>"},
-    "v5/saying": {"set_will"},
-    "v5/sending": {"publish_from"},
     "v5/setup": {"setup"},
     "v5/subscribing": {"subscribe", "subscribe.<genexpr>", "unsubscribe"},
     "wire": {"field", "connect"},

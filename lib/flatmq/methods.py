@@ -38,11 +38,11 @@ withdraw subscribing"""
 alias v5.alias
 allow v5.limits
 authenticate v5.auth
-disconnect v5.leaving
-publish_from v5.sending
+disconnect v5.calls
+publish_from v5.calls
 request v5.replies
 server v5.server
-set_will v5.saying
+set_will v5.calls
 subscribe v5.subscribing
 unsubscribe v5.subscribing"""
     return dict([line.split() for line in table.splitlines()])
@@ -78,7 +78,7 @@ def get(c: "Client", name: str) -> "Any":
 
 def settle(c: "Client") -> None:
     """Let go of what the last call has loaded."""
-    names = "connecting strays saying hello subscribing wire properties leaving sending"
+    names = "connecting strays saying hello subscribing wire properties calls"
     try:  # noqa: SIM105 (there is no contextlib on a board)
         drop(*names.split())
     except MemoryError:  # the call is done: the next one does this

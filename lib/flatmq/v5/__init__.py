@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     # By names that the modules do not have: `make docs` follows these alone.
     from . import alias as aliasing
     from . import auth as authenticating
-    from . import leaving as ending
+    from . import calls as rare
     from . import limits as strictness
     from . import replies as requests
-    from . import saying as greeting_with
-    from . import sending as large
     from . import subscribing as asking
     from .server import Server
     from .walk import View
@@ -93,10 +91,10 @@ class Client5(Client):
         alias = aliasing.alias
         allow = strictness.allow
         authenticate = authenticating.authenticate
-        disconnect = ending.disconnect
-        publish_from = large.publish_from
+        disconnect = rare.disconnect
+        publish_from = rare.publish_from
         request = requests.request
-        set_will = greeting_with.set_will
+        set_will = rare.set_will
         subscribe = asking.subscribe
 
         def __init__(
