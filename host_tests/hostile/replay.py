@@ -19,8 +19,8 @@ RARE = (
     "rare.qos2", "rare.reading", "reasons", "rare.strays", "subs", "subscribing", "rare.wild",
 )  # fmt: skip
 RARE_5 = (
-    "acks", "alias", "auth", "calls", "carry", "connack", "faulty", "flow", "hello", "limits", "packets",
-    "passing", "pieces", "reasons", "replies", "setup", "subscribing", "walk",
+    "acks", "alias", "auth", "calls", "carry", "connack", "faulty", "flow", "hello", "limits",
+    "packets", "passing", "pieces", "reasons", "replies", "setup", "subscribing", "walk",
 )  # fmt: skip
 KEPT = []  # those modules
 MOST = 400  # bytes of acknowledgements and requests that wait at once, and messages received
