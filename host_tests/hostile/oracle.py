@@ -1146,16 +1146,10 @@ class Oracle:
         pid = raw[head.size] << 8 | raw[head.size + 1]
         body = raw[head.size + 2 :]
         self.need(self.mixed != 1, f"wrote {raw!r} before PINGRESP")
-        fitting = [
-            r for r in self.requests
-            if r.is_due and (raw[0] == 0x82) == (r.number is not None) and r.is_body(body)
-        ]  # fmt: skip
-        # One that was replaced by the same again, as it was, is withdrawn if it has not left.
-        meant = next((r for r in fitting if not r.replaced), next(iter(fitting), None))
         for r in self.requests:
             if not r.is_due:
                 continue
-            if r is meant:
+            if (raw[0] == 0x82) == (r.number is not None) and r.is_body(body):
                 self.fresh(pid)
                 r.is_due = False
                 r.pid = pid
