@@ -23,7 +23,8 @@ RETURNED = "returned"  # the handler
 RAISED = "raised"  # the handler
 PUBLISHED = "published"  # what publish returned (see `returned`), topic, payload, QoS, retain,
 # number of the properties
-SUBSCRIBED = "subscribed"  # whether it was accepted, number of the filters, QoS
+SUBSCRIBED = "subscribed"  # whether it was accepted, number of the filters, QoS, and whether the
+# SUBSCRIBE of the one that it replaces is on its way
 UNSUBSCRIBED = "unsubscribed"  # whether it was accepted, the filters with a space in between
 PINGED = "pinged"
 PASSED = "passed"  # ms
@@ -621,6 +622,10 @@ class Driver:
             more["no_local"] = bool(self.no_local and not shared)
             more["retain_as_published"] = bool(self.as_published)
             more["retain_handling"] = self.handling
+        sent = 0
+        for old in self.client.subscriptions:
+            if old.filters == filters and old.id and old in self.client.requests:
+                sent = 1
         try:
             self.subscriptions[number] = self.client.subscribe(
                 filters, self.handlers[number], qos, self.options.chunks(number), **more
@@ -628,7 +633,7 @@ class Driver:
             done = 1
         except ValueError:
             done = 0
-        self.note((SUBSCRIBED, done, number, qos))
+        self.note((SUBSCRIBED, done, number, qos, sent))
 
     def forget(self, filters):
         try:

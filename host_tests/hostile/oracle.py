@@ -1166,7 +1166,7 @@ class Oracle:
         others = self.requests[: self.requests.index(r)]
         waits = [each for each in others if each.strikes or each.refused]
         alike = any(set(each.filters) & set(r.filters) for each in waits)
-        return bool(r.strikes or self.apart or self.mixing) or r.refused or r.replaced or alike
+        return bool(r.strikes or self.apart or self.mixing) or r.refused or alike
 
     def fresh(self, pid: int) -> None:
         """A packet identifier that is given out."""
@@ -1266,7 +1266,7 @@ class Oracle:
     def on_asks(self, no_local: int, as_published: int, handling: int) -> None:
         self.asks = no_local << 2 | as_published << 3 | handling << 4
 
-    def on_subscribed(self, done: int, number: int, qos: int) -> None:
+    def on_subscribed(self, done: int, number: int, qos: int, sent: int) -> None:
         filters = list(self.options.choices[number])
         old = [r for r in self.subscriptions if r.filters == filters]
         self.again = old[-1].identifier if old else 0
@@ -1278,6 +1278,8 @@ class Oracle:
             if done:
                 for r in old:
                     self.subscriptions.remove(r)
+                    if r in self.requests and not sent:
+                        self.requests.remove(r)
                     r.replaced = True
                 self.narrow([r for r in self.requests if r.number is None], filters)
                 self.subscriptions.append(self.new_request(filters, number, qos))
