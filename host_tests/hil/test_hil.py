@@ -107,7 +107,7 @@ def test_everything(
 def _check_tests(rows: dict[str, list[str]]) -> None:
     assert len(rows) == 14
     assert {mark for _, mark in rows.values()} == {"ok"}
-    assert "0 in 45 operations" in rows["bytes per operation, a scripted peer"][0]
+    assert "0 in 66 operations" in rows["bytes per operation, a scripted peer"][0]
     assert "0 in 10 operations" in rows["bytes per operation, a broker"][0]
     for qos in (0, 1, 2):
         assert "100 sent, 0 lost" in rows[f"out and back at QoS {qos}"][0]

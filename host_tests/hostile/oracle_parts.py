@@ -100,9 +100,7 @@ class Request:
         self.strikes = 0  # times that the peer may have closed the connection on it
         self.granted: bytes | None = None
         self.refused = False  # the broker has refused it, and it is tried again later
-        self.replaced = (
-            False  # by another one to the same filters, after it had left for the network
-        )
+        self.replaced = False  # by another to the same filters, once it was on its way
         self.asked = filters  # as they were in the packet
         self.variants = [filters]  # what they may be in it: some were given up before it was out
 

@@ -38,13 +38,13 @@ def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
     out = tmp_path / "out"
     demo = started(tmp_path, "--devices", 15, "--seconds", 5, "--seed", 4)
     demo.wait(DEADLINE)
-    told = re.search(
+    found = re.search(
         r"\nsent (\d+), landed (\d+); lost (\d+), found (\d+); "
         r"duplicated (\d+), found (\d+): they agree\n$",
         demo.words(),
     )
-    assert told, demo.words()
-    sent, landed, lost, lost_found, twice, twice_found = map(int, told.groups())
+    assert found, demo.words()
+    sent, landed, lost, lost_found, twice, twice_found = map(int, found.groups())
     assert sent == landed > 15 * 4
     assert (lost, twice) == (lost_found, twice_found)
     others = re.search(r"values of others +([\d,]+) +([\d,]+) ", demo.words())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from . import Client
 
 _EPIPE = const(32)  # a name that boards lack
-_AHEAD = const(24)  # bits of a time that is still to come: see `engine`
+_AHEAD = const(24)  # bits that a time still to come is ahead at most; `engine` has a mask
 _DOUBLED = const(28)  # times that the delay may be doubled
 _LOOK_UP = const(4)  # failed tries after which the name is looked up again
 _END = const(1)

@@ -30,11 +30,25 @@ def keep_alive_that_fires(proof):
         yield asked and client.poll() and client.connected
 
 
+def idle_poll(proof):
+    link, client = online()
+    while True:
+        now = link.now
+        yield not client.poll() and link.now == now and not link.took_any()
+
+
 def idle_poll_that_waits(proof):
     link, client = online(keepalive=0)
     while True:
         now = link.now
         yield not client.poll(20) and link.now - now == 20 and not link.took_any()
+
+
+def idle_flush(proof):
+    link, client = online()
+    while True:
+        client.flush()
+        yield not link.took_any()
 
 
 def pending(proof):
@@ -45,6 +59,12 @@ def pending(proof):
         link.publish(TOPIC, PAYLOAD, qos)
     while True:
         yield client.pending == 3
+
+
+def connected(proof):
+    _, client = online()
+    while True:
+        yield client.connected
 
 
 def _again(link, connack, by_peer=False):
@@ -142,3 +162,15 @@ def sent_as_new_to_a_broker_that_forgot(proof):
         proof.resume()
         client.poll()
         yield link.settled(wanted, identifier) and client.connected
+
+
+def first_message_after_a_reconnect(proof):
+    link, client = online()
+    wanted = packets.publish(TOPIC, PAYLOAD)
+    while True:
+        proof.pause()
+        _again(link, packets.CONNACK)
+        proof.resume()
+        link.publish(TOPIC, PAYLOAD)
+        client.flush()
+        yield link.took(wanted)

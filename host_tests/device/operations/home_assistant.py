@@ -74,6 +74,14 @@ def every_kind_of_state(proof):
         yield home.sent() and one
 
 
+def idle(proof):
+    home = _Home()
+    home.begin()
+    while True:
+        home.device.poll()
+        yield home.client.pending == 0
+
+
 def no_room(proof):
     """A state waits, and no other one is lost by it."""
     home = _Home()

@@ -27,27 +27,57 @@ def qos0(proof):
     return _one(TOPIC, PAYLOAD)
 
 
+def qos0_by_poll(proof):
+    link, client = online()
+    wanted = packets.publish(TOPIC, PAYLOAD)
+    while True:
+        accepted = link.publish(TOPIC, PAYLOAD)
+        client.poll()
+        yield accepted == 0 and link.took(wanted)
+
+
 def qos1_and_its_puback(proof):
     return _settling(1, 0x32)
 
 
-def qos2_when_identifiers_have_been_used_and_one_waits(proof):
+def _with_few_identifiers(qos, waits):
     """Five more are known to be free: the others have been used."""
     link, client = online()
-    before = link.publish(TOPIC, PAYLOAD, 2)
+    before = link.publish(TOPIC, PAYLOAD, qos) if waits else None
     client.stop = client.last_id + 5
     client.poll()
     link.took_any()
-    wanted = packets.numbered(TOPIC, PAYLOAD, 0x34)
+    wanted = packets.numbered(TOPIC, PAYLOAD, 0x30 | qos << 1)
     while True:
-        identifier = link.publish(TOPIC, PAYLOAD, 2)
+        identifier = link.publish(TOPIC, PAYLOAD, qos)
         client.poll()
-        sent = link.took(wanted.with_id(identifier)) and client.pending == 2
-        link.give(packets.PUBREC.with_id(before))
-        link.took_any()
-        link.give(packets.PUBCOMP.with_id(before))
+        sent = link.took(wanted.with_id(identifier)) and client.pending == 1 + waits
+        if not waits:
+            before = identifier
+        if qos == 2:
+            link.give(packets.PUBREC.with_id(before))
+            link.took_any()
+            link.give(packets.PUBCOMP.with_id(before))
+        else:
+            link.give(packets.PUBACK.with_id(before))
         before = identifier
-        yield sent and client.pending == 1
+        yield sent and client.pending == waits
+
+
+def qos1_when_identifiers_have_been_used(proof):
+    return _with_few_identifiers(1, False)
+
+
+def qos1_when_identifiers_have_been_used_and_one_waits(proof):
+    return _with_few_identifiers(1, True)
+
+
+def qos2_when_identifiers_have_been_used(proof):
+    return _with_few_identifiers(2, False)
+
+
+def qos2_when_identifiers_have_been_used_and_one_waits(proof):
+    return _with_few_identifiers(2, True)
 
 
 def qos2_and_its_pubrec_pubrel_pubcomp(proof):
@@ -65,6 +95,12 @@ def qos2_and_its_puback(proof):
         yield link.settled(wanted, identifier) and client.stats.downgraded == before + 1
 
 
+def retained(proof):
+    link, client = online()
+    wanted = packets.publish(TOPIC, PAYLOAD, 0x31, packets.NONE)
+    return flushed(link, lambda: client.publish(TOPIC, PAYLOAD, retain=True), wanted)
+
+
 def retained_at_qos1(proof):
     link, client = online()
     wanted = packets.numbered(TOPIC, PAYLOAD, 0x33, packets.NONE)
@@ -74,8 +110,19 @@ def retained_at_qos1(proof):
         yield link.settled(wanted, identifier)
 
 
+def empty_payload(proof):
+    link, client = online()
+    return flushed(
+        link, lambda: client.publish(TOPIC), packets.publish(TOPIC, b"", 0x30, packets.NONE)
+    )
+
+
 def payload_of_more_than_127_bytes(proof):
     return _one(TOPIC, bytes(range(200)))
+
+
+def payload_in_a_bytearray(proof):
+    return _one(TOPIC, bytearray(PAYLOAD))
 
 
 def payload_in_a_memoryview(proof):
@@ -86,6 +133,17 @@ def topic_in_a_bytearray(proof):
     return _one(bytearray(TOPIC), PAYLOAD)
 
 
+def alternating_topics(proof):
+    link, _ = online()
+
+    def publish():
+        link.publish(TOPIC, PAYLOAD)
+        return link.publish(OTHER, PAYLOAD)
+
+    wanted = packets.publish(TOPIC, PAYLOAD) + packets.publish(OTHER, PAYLOAD)
+    return flushed(link, publish, wanted)
+
+
 def more_topics_than_are_remembered(proof):
     link, client = online(tx_size=768)
     names = [b"dev/%d/temp" % (1000 + i) for i in range(12)]
@@ -93,6 +151,16 @@ def more_topics_than_are_remembered(proof):
     while True:
         for name in names:
             link.publish(name, PAYLOAD)
+        client.flush()
+        yield link.took(wanted)
+
+
+def burst_in_one_write(proof):
+    link, client = online(tx_size=768)
+    wanted = packets.publish(TOPIC, PAYLOAD) * 8
+    while True:
+        for _ in range(8):
+            link.publish(TOPIC, PAYLOAD)
         client.flush()
         yield link.took(wanted)
 
@@ -168,6 +236,19 @@ def _keeping_one(tx_size):
     client.poll()
     link.took_any()
     return link, client, kept
+
+
+def into_a_wrapped_ring(proof):
+    """There is room for three packets and a half, and one is always kept: it never gets empty."""
+    wanted = packets.numbered(TOPIC, PAYLOAD, 0x32)
+    link, client, before = _keeping_one(7 * len(wanted.with_id(0)) // 2)
+    while True:
+        identifier = link.publish(TOPIC, PAYLOAD, 1)
+        client.poll()
+        sent = link.took(wanted.with_id(identifier)) and client.pending == 2
+        link.give(packets.PUBACK.with_id(before))
+        before = identifier
+        yield sent and client.pending == 1
 
 
 def qos0_into_a_wrapped_ring(proof):

@@ -13,6 +13,13 @@ def _by(filters, topic=TOPIC):
     return taking(link, reader, packet)
 
 
+def qos0(proof):
+    link, client, reader, packet = receiving(TOPIC)
+    while True:
+        link.feed(packet)
+        yield client.poll() and reader.took(1)
+
+
 def qos1_and_its_puback(proof):
     link, _, reader, _ = receiving(TOPIC, qos=1)
     packet = packets.numbered(TOPIC, b"-1500", 0x32)
@@ -49,6 +56,11 @@ def qos2_sent_again_before_its_pubrel(proof):
         yield taken and link.took_any()
 
 
+def retained_and_not(proof):
+    link, _, reader, packet = receiving(TOPIC)
+    return taking(link, reader, packet + packets.publish(TOPIC, b"-1500", 0x31), 2)
+
+
 def dup_at_qos0(proof):
     """Receive DUP at QoS 0, which nobody may send."""
     link, client, reader, _ = receiving(TOPIC)
@@ -80,6 +92,14 @@ def while_a_gate_holds_answers_back(proof):
 
 def with_a_shared_subscription(proof):
     return _by(b"$share/group/home/+/lamp")
+
+
+def with_a_plus_filter(proof):
+    return _by(b"home/+/lamp")
+
+
+def with_a_hash_filter(proof):
+    return _by(b"home/#")
 
 
 def topic_of_more_than_64_bytes(proof):

@@ -3,8 +3,22 @@
 import io
 
 import packets
-from reader import TOPIC, looked, receiving, skipping
+from reader import TOPIC, looked, receiving, skipping, taking
 from scripted_link import online, subscribe
+
+
+def several_in_one_read(proof):
+    link, _, reader, packet = receiving(TOPIC)
+    return taking(link, reader, packet * 4, 4)
+
+
+def cut_in_two_at_each_byte(proof):
+    link, _, reader, packet = receiving(TOPIC)
+    while True:
+        for at in range(1, len(packet)):
+            link.give(packet, 0, at)
+            link.give(packet, at)
+        yield reader.took(len(packet) - 1)
 
 
 def qos1_cut_in_two_at_each_byte(proof):
@@ -39,6 +53,18 @@ def length_of_two_bytes_cut_at_each(proof):
         while client.poll():
             pass
         yield seen[179] == 179
+
+
+def larger_than_rx_size(proof):
+    """It is skipped; the one after it is not."""
+    link, client, reader, packet = receiving(TOPIC)
+    packet = packets.publish(TOPIC, b"-" * 300) + packet
+    while True:
+        before = client.stats.skipped
+        link.feed(packet)
+        while client.poll():
+            pass
+        yield client.stats.skipped == before + 1 and reader.took(1)
 
 
 def larger_than_rx_size_at_qos1(proof):

@@ -8,6 +8,15 @@ from scripted_link import subscribe
 LONG = bytes(range(200))
 
 
+def publish_qos0(proof):
+    peer, client = online()
+    wanted = packets.publish(TOPIC, b"21.5")
+    while True:
+        accepted = client.publish(TOPIC, b"21.5")
+        client.poll()
+        yield accepted == 0 and peer.took(wanted)
+
+
 def publish_qos1_and_its_puback(proof):
     peer, client = online()
     wanted = packets.numbered(TOPIC, b"21.5", 0x32)
@@ -37,6 +46,29 @@ def receive_qos1_and_its_puback(proof):
         identifier += 1
         peer.give(packet.with_id(identifier))
         yield reader.took(1) and peer.took(packets.PUBACK.with_id(identifier))
+
+
+def receive_in_several_frames(proof):
+    peer, client = online()
+    sizes = bytearray(1)
+
+    def take(message):
+        sizes[0] = len(message)
+
+    subscribe(client, peer, TOPIC, take)
+    packet = packets.publish(TOPIC, LONG)
+    while True:
+        sizes[0] = 0
+        peer.feed(packet)
+        while not sizes[0]:
+            client.poll()
+        yield sizes[0] == 200
+
+
+def idle_poll(proof):
+    peer, client = online()
+    while True:
+        yield not client.poll() and client.connected and not peer.took_any()
 
 
 def idle_poll_that_waits(proof):

@@ -26,6 +26,11 @@ def publish_qos0(proof):
     return _returning(lambda: client.publish(TOPIC, PAYLOAD))
 
 
+def publish_qos1(proof):
+    client = _online(proof)
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD, qos=1))
+
+
 def publish_qos2(proof):
     client = _online(proof)
     return _returning(lambda: client.publish(TOPIC, PAYLOAD, False, 2))
@@ -40,6 +45,11 @@ def ping_and_wait(proof):
     while True:
         client.ping()
         yield client.wait_msg() is None
+
+
+def robust_publish_qos0(proof):
+    client = _online(proof, RobustClient)
+    return _returning(lambda: client.publish(TOPIC, PAYLOAD))
 
 
 def robust_publish_qos1(proof):

@@ -106,3 +106,16 @@ def puback_larger_than_rx_size(proof):
         while client.poll():
             pass
         yield sent and client.pending == 0 and client.connected
+
+
+def the_brokers_keep_alive_that_fires(proof):
+    """Server Keep Alive, 20 s, is what counts."""
+    link, client = online(b"\x20\x06\0\0\3\x13\0\x14", keepalive=600)
+    while True:
+        began = link.now
+        asked = False
+        while not asked and link.now - began < 20000:
+            client.poll(20000)
+            asked = link.took(packets.PINGREQ)
+        link.feed(packets.PINGRESP)
+        yield asked and client.poll() and client.connected

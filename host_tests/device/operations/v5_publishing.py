@@ -19,21 +19,29 @@ def _text():
     return Properties(content_type=b"text/plain")
 
 
-def alternating_properties(proof):
-    """One block of properties, another, and none."""
+def _alternating(other):
+    """One block of properties, another, and none; the last two with the topic `other`."""
     link, client = online()
     text = _text()
     lasting = Properties(expiry=60, user=((b"key", b"val"),))
 
     def publish():
         client.publish(TOPIC, PAYLOAD, properties=text)
-        client.publish(TOPIC, PAYLOAD, properties=lasting)
-        return client.publish(TOPIC, PAYLOAD)
+        client.publish(other, PAYLOAD, properties=lasting)
+        return client.publish(other, PAYLOAD)
 
     wanted = packets.publish(TOPIC, PAYLOAD, properties=TEXT_BYTES)
-    wanted += packets.publish(TOPIC, PAYLOAD, properties=LASTING_BYTES)
-    wanted += packets.publish(TOPIC, PAYLOAD)
+    wanted += packets.publish(other, PAYLOAD, properties=LASTING_BYTES)
+    wanted += packets.publish(other, PAYLOAD)
     return flushed(link, publish, wanted)
+
+
+def alternating_properties(proof):
+    return _alternating(TOPIC)
+
+
+def alternating_topics_and_properties(proof):
+    return _alternating(OTHER)
 
 
 def to_a_broker_that_takes_small_packets(proof):
@@ -73,6 +81,13 @@ def _used(link, *topics):
     link.client.flush()
     link.took_any()
     return made
+
+
+def alias_later(proof):
+    link, _ = online(ALIASES)
+    [alias] = _used(link, TOPIC)
+    wanted = packets.publish(b"", PAYLOAD, properties=FIRST)
+    return flushed(link, lambda: alias.publish(PAYLOAD), wanted)
 
 
 def aliases_in_turn_with_other_messages(proof):

@@ -57,6 +57,20 @@ def _overlapping(count, qos=0):
     return link, readers, made
 
 
+def _two(properties_of):
+    """Two handlers, each of which gets one message of what is made for their identifiers."""
+    link, (one, two), made = _overlapping(2)
+    packet = properties_of(*made)
+    while True:
+        link.give(packet)
+        yield one.took(1) and two.took(1)
+
+
+def one_subscription_identifier(proof):
+    link, [reader], made = _overlapping(1)
+    return taking(link, reader, _with(_tag(*made)))
+
+
 def one_subscription_identifier_at_qos1(proof):
     link, [reader], made = _overlapping(1, 1)
     packet = packets.numbered(TOPIC, b"-1500", 0x32, _tag(*made)).with_id(99)
@@ -69,6 +83,20 @@ def an_identifier_among_other_properties(proof):
     link, [reader], made = _overlapping(1)
     some = packets.SOME
     return taking(link, reader, _with(bytes((some[0] + 2,)) + some[1:] + _tag(*made)[1:]))
+
+
+def two_identifiers_in_one_message(proof):
+    """Each handler gets it once."""
+    return _two(lambda one, two: _with(_tag(one, two)))
+
+
+def a_copy_for_each_of_two_identifiers(proof):
+    """Overlapping filters: each copy goes to its own handler alone."""
+    return _two(lambda one, two: _with(_tag(one)) + _with(_tag(two)))
+
+
+def overlapping_filters_without_identifiers(proof):
+    return _two(lambda one, two: _with(packets.NONE))
 
 
 def five_identifiers_of_which_three_are_named(proof):

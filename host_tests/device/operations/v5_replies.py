@@ -69,6 +69,15 @@ class Asker:
             self.client.poll(60000)
 
 
+def request_and_its_answer(proof):
+    asker = Asker()
+    while True:
+        before = asker.answers
+        done = asker.ask()
+        asker.answer()
+        yield done and asker.answers == before + 1
+
+
 def answer_that_comes_twice(proof):
     """The second one belongs to no request."""
     asker = Asker()

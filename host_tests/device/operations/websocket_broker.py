@@ -19,17 +19,25 @@ def _echo(proof, qos, tls=None):
     return Echo(proof, qos, client)
 
 
-def _rounds(echo):
+def _rounds(echo, qos):
     while True:
-        yield echo.round(2) and echo.round(2, LONG)
+        yield echo.round(qos) and echo.round(qos, LONG)
 
 
-def there_and_back(proof):
-    return _rounds(_echo(proof, 2))
+def there_and_back_at_qos0(proof):
+    return _rounds(_echo(proof, 0), 0)
 
 
-def there_and_back_with_a_mask_of_zeros(proof):
-    return _rounds(_echo(proof, 2, _ZeroMask))
+def there_and_back_at_qos1(proof):
+    return _rounds(_echo(proof, 1), 1)
+
+
+def there_and_back_at_qos2(proof):
+    return _rounds(_echo(proof, 2), 2)
+
+
+def there_and_back_at_qos2_with_a_mask_of_zeros(proof):
+    return _rounds(_echo(proof, 2, _ZeroMask), 2)
 
 
 def ping_and_its_pingresp(proof):

@@ -413,8 +413,8 @@ def _pack(
         for record in records
         if not any(record is one for one in spent)
     ]
-    told = newest >= senml.RELATIVE
-    return Pack(device, boot, seq, _microseconds(newest, received), told, values)
+    at = _microseconds(newest, received)
+    return Pack(device, boot, seq, at, newest >= senml.RELATIVE, values)
 
 
 def _record(record: senml.Record, received: int | None) -> Record:
