@@ -94,6 +94,7 @@ MAY_BE_ON_HEAP = {
     # The last are `difference` and `update`.
     "subscribing": {
         "subscribe",
+        "add",
         "new",
         "encode",
         "encode.<listcomp>",

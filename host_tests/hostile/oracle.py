@@ -648,7 +648,7 @@ class Oracle:
             self.requests = [r for r in waiting if r.number is None]
             self.requests += self.subscriptions
         for r in self.requests:
-            r.due()
+            r.due(all=not (p.present and trusted))
         self.keep_limits()
 
     def _back(self, m: Outgoing) -> None:
@@ -768,14 +768,16 @@ class Oracle:
                 if r.number is not None or self.v5:
                     if len(p.codes) != len(r.asked):
                         raise Broken("more or fewer codes than filters", PROTOCOL_ERROR)
-                    codes = zip(r.asked, p.codes, strict=True)
-                    known = r.granted
-                    r.granted = bytes(code for f, code in codes if f in r.filters)
-                    r.refused = min(r.granted, default=0) > 127 and r in self.subscriptions
-                    if r in self.subscriptions and r.granted != known:
-                        refused = [(0, r.filters[i]) for i, n in enumerate(r.granted) if n > 127]
-                        self.drops += refused
-                        self.dropped -= len(refused)  # those are not counted
+                    known = dict(zip(r.filters, r.granted or b"", strict=False))
+                    codes = {**known, **dict(zip(r.asked, p.codes, strict=True))}
+                    r.granted = bytes(codes[f] for f in r.filters)
+                    refused = [f for f in r.filters if codes[f] > 127]
+                    r.refused = bool(refused) and r in self.subscriptions
+                    if r.refused:
+                        r.variants = [refused]
+                        reports = [(0, f) for f in refused if codes[f] != known.get(f)]
+                        self.drops += reports
+                        self.dropped -= len(reports)  # those are not counted
                 r.is_due = r.refused
                 if not r.refused:
                     self.requests.remove(r)
@@ -1302,7 +1304,7 @@ class Oracle:
             r.narrow(gone)
         self.requests = [r for r in self.requests if r.filters or not r.is_due]
         for r in self.requests:
-            r.variants = [r.filters] if r.is_due else r.variants
+            r.variants = r.variants[-1:] if r.is_due else r.variants
 
     def accepts(self, filters: list[bytes], number: int | None) -> bool:
         """Return whether the broker accepts a request of that size."""

@@ -104,12 +104,12 @@ class Request:
         self.asked = filters  # as they were in the packet
         self.variants = [filters]  # what they may be in it: some were given up before it was out
 
-    def due(self) -> None:
-        """It is to be written."""
+    def due(self, all: bool) -> None:
+        """It is to be written: with all filters, or with those that the broker has not granted."""
         self.is_due = True
         self.refused = False
         self.pid = 0
-        self.variants = [self.filters]
+        self.variants = [self.filters if all else self.variants[-1]]
 
     def narrow(self, gone: list[bytes]) -> None:
         """Some filters are given up."""
@@ -117,7 +117,7 @@ class Request:
         if self.granted:
             self.granted = bytes(self.granted[self.filters.index(f)] for f in left)
         self.filters = left
-        self.variants.append(left)
+        self.variants.append([f for f in self.variants[-1] if f in left] or left)
 
     def size(self) -> int:
         """The size of the packet, in bytes."""

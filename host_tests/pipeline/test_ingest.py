@@ -190,25 +190,25 @@ def test_a_refusal_is_final_unless_the_client_was_accepted_before(writer: log.Wr
 
 
 def test_filters_that_were_granted_before_are_tried_again(writer: log.Writer) -> None:
-    """The broker's access control may be ill for a while after a restart. It is said once."""
+    """The broker's access control may be ill for a while. It is said once of each filter."""
     said: list[str] = []
     with fake_clock() as clock:
         bench = Bench(clock)
-        worker = Ingest(writer, ("there", 1883), ["t"], link=bench.link, say=said.append)
+        worker = Ingest(writer, ("there", 1883), ["t", "u"], link=bench.link, say=said.append)
         bench.client = worker.client
-        for codes in ([1], [0x80, 0x80, 0x80, 1]):
+        for answers in ([(1, 1)], [(0x80, 0x80), (0x80, 0x80), (1, 0x80), (0x80,), (1,)]):
             bench.online()
-            for code in codes:
+            for codes in answers:
                 asked = bench.sent()
                 while not asked:
                     bench.pass_time(100)
                     asked = bench.sent()
-                bench.stream.incoming.append(peer.suback(asked[0].pid, code))
+                bench.stream.incoming.append(peer.suback(asked[0].pid, *codes))
                 worker.poll()
-                assert worker.subscribed == (code == 1)
+                assert worker.subscribed == (codes == answers[-1])
             bench.lose()
-    (refused,) = [text for text in said if "refuses" in text]
-    assert refused.endswith("to t, which it has granted before: trying again")
+    ends = [text.rpartition(" to ")[2] for text in said if "refuses" in text]
+    assert ends == [f"{f}, which it has granted before: trying again" for f in ("t, u", "u")]
 
 
 # The connections of a process: whether the broker has the session, whether the ingest then asks,

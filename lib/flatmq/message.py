@@ -156,7 +156,7 @@ class Subscription(Shown):
     qos: int
     chunks: bool  # the handler takes messages larger than the buffer
     granted: "bytes | None"
-    asked: "list[bytes]"  # the filters in the packet that was sent
+    asked: "list[bytes]"  # the filters of the packet, all or those that were refused
     id: int  # the packet identifier while the answer is awaited, else 0
     strikes: int  # how often the broker has closed the connection on it,
     pause: int  # ms online after which it is tried again,

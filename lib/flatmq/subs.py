@@ -25,14 +25,13 @@ def send(c: "Client", r: "Subscription") -> None:
         pid = load("strays").next_id(c)
     c.last_id = pid
     r.due = ticks_add(port.ticks_ms(), c.ack_ms)
-    r.asked = r.filters
     body = bytearray((pid >> 8, pid & 255))
     if c.five:
         block = c.five.block(c, r)
         if block is None:
             return  # too large for the broker
         body.extend(block)
-    for f in r.filters:
+    for f in r.asked:
         body.extend(bytes((len(f) >> 8, len(f) & 255)) + f)
         if r.handler is not None:
             body.append(r.qos)
@@ -64,6 +63,8 @@ def resume(c: "Client", kept: bool, unsure: bool) -> int:
         waiting.extend(c.subscriptions)
     c.requests[:] = waiting
     for r in waiting:
+        if unsure:
+            r.asked = r.filters
         r.due = ticks_add(port.ticks_ms(), r.pause)  # meanwhile everything else flows
     return late(c)
 
@@ -106,11 +107,11 @@ def flush(c: "Client") -> None:
     for r in c.requests:
         if not r.id:
             left = ticks_diff(r.due, port.ticks_ms()) if r.pause else 0
-            for f in r.filters:
+            for f in r.asked:
                 if f in held:
                     left = 1
             if left > 0:
-                held.extend(r.filters)
+                held.extend(r.asked)
             elif alone:
                 send(c, r)
                 alone = not (c.apart and r.id)
@@ -147,18 +148,13 @@ def other(c: "Client", first: int, t: int, end: int) -> "int | None":
     else:
         c.stats.strays += 1
         return None
-    granted = bytearray()
-    worst = 0
-    if codes:
-        if len(codes) != len(r.asked):
-            return _CODES  # the request stays unanswered
-        for i in range(len(codes)):
-            if r.asked[i] in r.filters:
-                granted.append(codes[i])
-                worst |= codes[i]
-    if worst < 128 or not load("strays").other(c, r, granted):
+    if codes and len(codes) != len(r.asked):
+        return _CODES  # the request stays unanswered
+    usual = not codes or (r.asked == r.filters and max(codes) < 128)
+    if usual:
+        r.granted = codes
+    if usual or not load("strays").other(c, r, codes):
         r.id = r.pause = r.strikes = 0
-        r.granted = bytes(granted)
         c.requests.remove(r)
     if not c.requests:
         c.apart = False

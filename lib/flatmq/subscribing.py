@@ -1,6 +1,6 @@
 """subscribe and unsubscribe. Loaded for each call."""
 
-from . import message
+from . import message, port
 from .message import NEVER, Message, Subscription
 from .port import const, drop, load
 
@@ -62,6 +62,10 @@ def withdraw(self: "Client", subscription: Subscription) -> None:
 def add(c: "Client", kept: "list[Any]", new: Subscription) -> Subscription:
     """Add a subscription to those in `kept`, and send it."""
     kept.append(new)
+    for r in c.requests:  # what was refused is tried now, and does not hold this one up
+        for f in new.filters:
+            if f in r.asked and not (r.id or r.strikes):
+                r.due = port.ticks_ms()
     # An UNSUBSCRIBE that is sent again after a loss must not end it.
     return update(c, [r for r in c.requests if r.handler is None], new.filters, kept, new)
 
@@ -83,6 +87,8 @@ def update(
     keep(c, kept)
     for s in known:
         s.filters, s.names, s.granted = parts.pop(0)
+        if not (s.id and c.connected):  # else they are those of the packet that is on its way
+            s.asked = [f for f in s.asked if f in s.filters] or s.filters
         if not (s.id or s.filters):
             s.granted = b""
     return send(c, requests)

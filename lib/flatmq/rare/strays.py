@@ -138,30 +138,33 @@ def give_up(c: "Client", m: "Message") -> None:
         c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
 
 
-def other(c: "Client", r: "Subscription", codes: bytearray) -> bool:
-    """Handle a SUBACK that refuses topic filters. They are reported once.
+def other(c: "Client", r: "Subscription", codes: bytes) -> bool:
+    """Handle an answer that refuses topic filters, or is about a part of them.
 
-    Returns whether the request is put off: if all are refused. Otherwise each try would bring the
-    retained messages of the others again.
+    Each refusal is reported once. Returns whether the request is put off. Only what is refused is
+    asked for again: otherwise each try would bring the retained messages of the others.
     """
     port.drop("strays")
-    if r not in c.subscriptions:
-        return False  # an UNSUBACK, or nobody asks for it any more
     known = r.granted
-    r.granted = bytes(codes)
-    again = min(codes) > 127
-    if not known and r.names == [b""]:
-        again = False  # a call of umqtt raises
+    found = {f: known[i] for i, f in enumerate(r.filters)} if known else {}
+    for i, f in enumerate(r.asked):
+        found[f] = codes[i]
+    refused = [f for f in r.filters if found[f] > 127]
+    r.granted = bytes([found[f] for f in r.filters])
+    if not refused or r not in c.subscriptions:
+        return False  # an UNSUBACK, or nobody asks for it any more
+    again = known or r.names != [b""]  # a call of umqtt raises
     if again:
+        r.asked = refused
         r.id = r.strikes = 0
         r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST)
         c.due = port.ticks_ms()  # the engine looks when this is due
         r.due = ticks_add(c.due, r.pause)
     if r.granted != known and c.on_dropped is not None:
-        for i in range(len(codes)):
-            if codes[i] > 127:
-                c.on_dropped(0, r.filters[i], f"the broker refuses this filter: {codes[i]:#x}")
-    return again
+        for i, f in enumerate(r.filters):
+            if f in refused and not (known and known[i] == found[f]):
+                c.on_dropped(0, f, f"the broker refuses this filter: {found[f]:#x}")
+    return bool(again)
 
 
 def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: bool) -> None:
@@ -173,6 +176,8 @@ def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: b
     `step`: see `dial.lost`; `flight`: see `dial.mark`.
     """
     for r in c.requests:
+        # A packet is asked for again without the filters that were given up meanwhile.
+        r.asked = [f for f in r.asked if f in r.filters] or r.filters
         if not r.strikes:
             r.pause = 0  # refused or put off before: the broker may take it now
     n = c.subs.count(c)

@@ -154,7 +154,7 @@ def without_aliases(c: "Client5") -> None:
 def size_of(r: "Subscription", block: bytes) -> int:
     """Return the size of the packet for a request with these properties."""
     n = 2 + len(block)
-    for f in r.filters:
+    for f in r.asked:
         n += len(f) + (2 if r.handler is None else 3)
     return n + (2 if n < 128 else 3 if n < 16384 else 4)
 

@@ -210,7 +210,7 @@ class Ingest:
                 f"the broker at {self.broker[0]}:{self.broker[1]} refuses to subscribe "
                 f"{self.client_id} to {', '.join(refused)}"
             )
-            if not self._known or len(refused) < len(granted):
+            if not self._known:
                 raise IngestError(reason)
             if reason != self._refused:  # the client tries it again: see `subs`
                 self._refused = reason
