@@ -505,6 +505,8 @@ class Oracle:
         self.offset += n
         if not self.more and not self.repeated(m):
             self.skipped += 1
+            self.drops.append((0, m.topic))
+            self.dropped -= 1  # it is not counted there
             self.acknowledge(m)
 
     def is_held(self, m: Packet) -> bool:

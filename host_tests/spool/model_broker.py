@@ -59,13 +59,13 @@ class Broker:
         self.unreleased = set()
 
     def send(self, payload):
-        """Publish at QoS 2; identifiers are used again soon."""
-        in_use = [m[0] for m in self.outgoing]
+        """Publish at QoS 2; identifiers are used again soon. The spool uses the same."""
+        in_use = [m[0][1] for m in self.outgoing]
         while True:
             self._next_id = self._next_id % 5 + 1
             if self._next_id not in in_use:
                 break
-        self.outgoing.append([self._next_id, payload, False])
+        self.outgoing.append([bytes((0x82, self._next_id)), payload, False])
 
     def ticks_ms(self):
         return self.now
@@ -144,8 +144,7 @@ class Broker:
         return n
 
     def _publish(self, message, dup):
-        pid, payload, released = message
-        number = bytes((0, pid))
+        number, payload, released = message
         if released:
             self._out.append(_packet(0x62, number))
         else:
@@ -172,7 +171,7 @@ class Broker:
             self._on_publish(first, body)
         elif kind == 5:
             for m in self.outgoing:
-                if m[0] == body[1]:
+                if m[0] == body[:2]:
                     m[2] = True
             self._out.append(_packet(0x62, body))
         elif kind == 6:
@@ -181,7 +180,7 @@ class Broker:
             # In MQTT 5 it says that it does not know the identifier.
             self._out.append(_packet(0x70, body if known or not self.v5 else body + b"\x92"))
         elif kind == 7:
-            done = [m for m in self.outgoing if m[0] == body[1]]
+            done = [m for m in self.outgoing if m[0] == body[:2]]
             for m in done:
                 at = self.outgoing.index(m)
                 self.outgoing.pop(at)

@@ -5,6 +5,7 @@ They are kept in a store of their own, and no other record is held up or lost.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 import flatmq.flash
 from conftest import ROOT
+from flatmq.message import Message
 from spool.board import Board
 
 BAD = b"forbidden"
@@ -69,6 +71,26 @@ def _one_of_twelve(board: Board, qos: int) -> str:
 def test_a_record_that_the_broker_closes_on_is_set_aside(board: Board, qos: int) -> None:
     assert _one_of_twelve(board, qos) == "the broker closed the connection on it"
     assert 3 <= board.broker.closed <= 4  # the first time others may be in flight
+
+
+def test_a_handler_that_raises_sets_no_record_aside(board: Board) -> None:
+    """The broker's packet identifiers are its own, even where they are those of records."""
+
+    def fail(message: Message) -> None:
+        raise ValueError
+
+    board.client.subscribe(b"in", fail, 2)
+    board.poll()
+    for begin in range(0, 40, 5):
+        board.publish(*range(begin, begin + 5))
+        for n in range(5):
+            board.broker.send(b"%d" % n)
+        for _ in range(200):
+            with contextlib.suppress(ValueError):
+                board.spool.poll(1)
+    assert (board.client.stats.dropped, board.broker.outgoing) == (40, [])
+    assert (board.got, board.aside, board.spool.pending) == ([*range(40)], [], 0)
+    assert {about[:2] for about in board.reported} == {(0, b"in")}
 
 
 @pytest.mark.parametrize("qos", [1, 2])

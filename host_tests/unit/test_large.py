@@ -6,6 +6,7 @@ import io
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest import mock
 
@@ -156,6 +157,33 @@ def test_256_mb_that_come_are_one_message(
         wanted = zlib.crc32(Flood.BLOCK, wanted)
     first = [(length, zlib.crc32(Flood.BLOCK[:rest], wanted))] if chunks else []
     assert whole == [*first, (1, zlib.crc32(b"x"))]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_large_message_that_nobody_takes_is_reported(
+    qos: int, raises: bool, make: Callable
+) -> None:
+    reports = []
+
+    def report(*about: object) -> None:
+        reports.append(about)
+        if raises:
+            raise ValueError
+
+    bench = subscribed(make, print, chunks=False, on_dropped=report)
+    large = [peer.publish(topic, bytes(200), qos, 7) for topic in (b"t/1", b"t" * 70)]
+    for packet in large:
+        with pytest.raises(ValueError) if raises else nullcontext():
+            bench.feed(packet)
+        bench.drain()
+        bench.sent()
+        if qos == 2:
+            bench.feed(b"\x62\2\0\7")
+            bench.sent()
+    why = "it is larger than rx_size, and no handler takes pieces"
+    assert reports == [(0, b"t/1", why), (0, b"", why)]
+    assert (bench.client.stats.skipped, bench.client.stats.losses) == (2, 0)
 
 
 def test_a_handler_may_disconnect_in_the_middle(make: Callable) -> None:

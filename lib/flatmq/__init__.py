@@ -130,9 +130,10 @@ class Client(port.Shown):
     answers        bytes for acknowledgements waiting to be sent, 8 or more
     on_message     handler for messages that match no filter
     chunks         True: on_message also takes messages larger than rx_size, in pieces
-    on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside, and
-                   with 0 and the topic filter when the broker refuses a subscription, closes
-                   on it or breaks a rule in its answer; it is tried again later
+    on_dropped     called as on_dropped(packet_id, topic, reason) when a message is set aside; with
+                   0 for a received one, because its handler raised or it is too large; and with
+                   0 and the topic filter when the broker refuses a subscription, closes on
+                   it or breaks a rule in its answer: it is tried again later
     release        True: a steady connection lets go of the code that connects. The next one takes
                    its memory again, or waits until there is some
     quiet          True: the first failure is not printed. It is, unless on_disconnect is called

@@ -115,8 +115,11 @@ class Pieces:
             return _ID_0
         if again and again == c.give_up and not self.give_up():
             return NO_MEMORY
-        if self.new and self.call() is HOLD:
-            return HOLD
+        if self.new:
+            if self.call() is HOLD:
+                return HOLD
+            if last and not self.taken:
+                self.skip(m)
         m.offset += end - at
         if last:
             m.offset = m.size = 0
@@ -131,6 +134,17 @@ class Pieces:
             return False
         self.new = False
         return True
+
+    def skip(self, m: "Message") -> None:
+        """Report and count a message that no handler has taken."""
+        c = self.client
+        topic = b""
+        if c.on_dropped is not None and not self.long:
+            topic = bytes(m.buf[2 : 2 + (m.buf[0] << 8 | m.buf[1])])
+        self.new = False  # once there was memory for the topic name
+        c.stats.skipped += 1
+        if c.on_dropped is not None:
+            c.on_dropped(0, topic, "it is larger than rx_size, and no handler takes pieces")
 
     def identify(self) -> int:
         """Take what a piece has of the packet identifier, which follows the topic name.
@@ -175,7 +189,5 @@ class Pieces:
             c.acks.extend(c.ack)
         if m.first & 14 == 8:
             c.stats.dup0 += 1
-        if self.new and self.taken:
+        if self.new:
             c.stats.received += 1
-        elif self.new:
-            c.stats.skipped += 1

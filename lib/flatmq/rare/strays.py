@@ -135,7 +135,7 @@ def give_up(c: "Client", m: "Message") -> None:
     c.stats.dropped += 1
     c.done = c.limit = 0
     if c.on_dropped is not None:
-        c.on_dropped(m.id, m.topic, "its handler raised an exception each time")
+        c.on_dropped(0, m.topic, "its handler raised an exception each time")
 
 
 def other(c: "Client", r: "Subscription", codes: bytes) -> bool:

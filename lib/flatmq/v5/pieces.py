@@ -91,7 +91,7 @@ class Pieces(Base):
     def done(self, m: "Message") -> None:
         """Handle the end of a message: see `rare.pieces.Pieces.done`."""
         Base.done(self, m)
-        if self.faulty and self.new and self.taken:
+        if self.faulty and self.new:
             self.client.stats.strays += 1
 
     def _checked(self, at, end):
