@@ -199,5 +199,5 @@ def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: b
             r.strikes += 1
             r.id = 0  # once, even if this is called again
             if r.strikes == _REPORT and c.on_dropped is not None:
-                for f in r.filters:
+                for f in r.asked:
                     c.on_dropped(0, f, f"the broker {reason} this topic filter")
