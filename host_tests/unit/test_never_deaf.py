@@ -151,6 +151,18 @@ def test_of_several_filters_those_refused_are_tried_again(make: Make) -> None:
     assert len(reports) == 2
 
 
+def test_a_granted_filter_is_not_reported_when_the_broker_closes_on_the_others(make: Make) -> None:
+    reports = []
+    bench = kept(make, on_dropped=lambda *why: reports.append(why))
+    bench.client.subscribe([b"a", b"b"], print, 1)
+    bench.feed(peer.suback(next_request(bench).pid, 1, 0x80))
+    for _ in range(4):
+        assert filters_of(next_request(bench)) == [b"b"]
+        bench.lose()
+        bench.online(present=True)
+    assert [why[:2] for why in reports] == [(0, b"b")] * 2
+
+
 @pytest.mark.parametrize("when", ["paused", "on its way", "closed", "away"])
 def test_a_refused_filter_that_was_given_up_is_not_tried_again(when: str, make: Make) -> None:
     bench = kept(make)
