@@ -226,6 +226,8 @@ def test_a_log_of_an_ingest_and_other_topics(tmp_path: Path) -> None:
     assert said("forget", "lamp", out, "--topic", "zigbee/lamp")[0] == 0
     assert sorted(row["topic"] for row in read(out / "raw")) == ["gateway/1", "other", "zigbee/a"]
     assert len(list((out / "raw").rglob("part-*.parquet"))) == 1, "no old file is left"
+    there = DeltaTable(str(out / "raw")).to_pyarrow_dataset()
+    assert there.count_rows(filter=ds.field("topic") == "other") == 1, "other tools find rows"
 
 
 def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:

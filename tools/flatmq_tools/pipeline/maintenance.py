@@ -144,16 +144,21 @@ def expire(folder: str, day: datetime.date) -> int:
     return 0
 
 
+def writing(table: DeltaTable) -> WriterProperties:
+    """Return how files of a table are written that take the place of others."""
+    actions = pa.table(table.get_add_actions()).select(["num_records", "size_bytes"])
+    rows = sum(count or 0 for count in actions["num_records"].to_pylist())
+    size = sum(actions["size_bytes"].to_pylist())
+    # What is compressed takes some times as many bytes.
+    group = max(1, min(_ROWS, _ROW_GROUP * rows // max(1, 4 * size)))
+    return WriterProperties(compression="ZSTD", max_row_group_size=group)
+
+
 def merge(folder: str) -> None:
     """Rewrite the small files of a table as a few large ones, in one step."""
     for left in reversed(range(_TRIES)):
         table = DeltaTable(folder)
-        actions = pa.table(table.get_add_actions()).select(["num_records", "size_bytes"])
-        rows = sum(count or 0 for count in actions["num_records"].to_pylist())
-        size = sum(actions["size_bytes"].to_pylist())
-        # What is compressed takes some times as many bytes.
-        group = max(1, min(_ROWS, _ROW_GROUP * rows // max(1, 4 * size)))
-        how = WriterProperties(compression="ZSTD", max_row_group_size=group)
+        how = writing(table)
         try:
             table.optimize.compact(target_size=_TARGET, writer_properties=how)
             return
