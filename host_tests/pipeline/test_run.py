@@ -160,12 +160,20 @@ def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    def failed() -> str:
+        with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
+            until(lambda: running.look() or running.failed)
+        return running.failed
+
     land_boards(tmp_path, 5, tmp_path / "log")
     [file] = (tmp_path / "raw").glob("day=*/*.parquet")
+    day = tmp_path / "measurements" / file.parent.name
+    day.parent.mkdir()
+    day.write_text("in the way of a folder")
+    assert re.search(f"{day}.*: Not a directory", failed())
+    day.unlink()
     file.write_bytes(b"PAR1 and no end")
-    with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
-        until(lambda: running.look() or running.failed)
-    assert "the job measurements has failed" in running.failed and "Parquet" in running.failed
+    assert failed().startswith("the job measurements has failed") and "Parquet" in failed()
 
 
 def test_a_job_that_fails_stops_no_other_and_is_tried_again(

@@ -216,7 +216,7 @@ class Service:
             except Exception as error:  # whatever it is, it is tried again, and receiving goes on
                 # If the log is on the same disk, the ingest reports that.
                 same = room.is_full(error) and not room.has_room([log.folder])
-                self._stuck = "" if same else next(iter(str(error).splitlines()), repr(error))
+                self._stuck = "" if same else tables.reason(error)
                 self._ended.wait(_TROUBLE_S)
         if self._stuck:
             self._print(f"not all has landed in {self.landing.target}: {self._stuck}")

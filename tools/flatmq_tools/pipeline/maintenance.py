@@ -90,7 +90,7 @@ class Maintenance:
             except Exception as error:  # of whatever is damaged: the other tables go on
                 if room.is_full(error):
                     raise
-                reason = next(iter(str(error).splitlines()), repr(error))  # a stack trace follows
+                reason = tables.reason(error)
                 if self._broken.get(name) != reason:
                     self._broken[name] = reason
                     self._say(f"{folder} cannot be maintained: {reason}")
