@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,9 +58,22 @@ def test_plain_parquet(out: Path, tmp_path: Path) -> None:
     assert status == 1 and "exists: name another TARGET" in text
     status, text = said("export", out, target, "--table", "windows")
     assert status == 1 and "has none of the tables windows" in text
+    assert "/proc/none: No such file" in said("export", out, "/proc/none")[1]
+    commands = (
+        ["export", out, target / "2"], ["forget", "a", out],
+        ["report", target, "--from-raw", "--tables", out],
+    )  # fmt: skip
+    [file] = (out / "raw").glob("day=2026-03-02/*")
+    for reason in ("magic bytes not found", "not found: No such file"):
+        file.write_bytes(bytes(99))
+        if "No such" in reason:
+            file.unlink()
+        for words in commands:
+            status, text = said(*words)
+            assert status == 1 and re.search(f"Error: .*{file.name}.*{reason}", text), text
+            shutil.rmtree(target / "2", ignore_errors=True)
     (out / "raw" / "_delta_log" / f"{0:020}.json").write_text("torn")
-    for words in (["export", out, target / "2"], ["forget", "a", out],
-                  ["report", target, "--from-raw", "--tables", out]):  # fmt: skip
+    for words in commands:
         status, text = said(*words)
         assert status == 1 and f"Error: {out}/raw is damaged: " in text
 
