@@ -308,12 +308,13 @@ def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) 
     _landed(tmp_path, "c")
     (tmp_path / "empty").mkdir()
     for reason, words in (
-        ("has rows that the job measurements has not read: start", ("a", tmp_path)),
+        (f"which reads them, and end it; or, if you no longer run that job, remove {checkpoint}",
+         ("a", tmp_path)),
         ("must be a local folder, not the URL s3://b/o", ("a", "s3://b/o")),
         ("no such folder", ("a", tmp_path / "none")),
         ("must be a topic filter, not a/#/b", ("x", tmp_path, "--topic", "a/#/b")),
         ("it has no table", ("x", tmp_path / "empty")),
-    ):
+    ):  # fmt: skip
         assert reason in said("forget", *words)[1]
     assert count(tmp_path / "raw") == 3
 

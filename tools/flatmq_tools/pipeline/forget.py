@@ -142,7 +142,8 @@ def _places(out: Path) -> dict[str, int]:
             if begun if read is None else not reader.is_read(read):
                 raise tables.TablesError(
                     f"{out / name} has rows that the job {query} has not read: start `flatmq "
-                    "pipeline run` once, which reads them, and end it"
+                    "pipeline run` once, which reads them, and end it; or, if you no longer run "
+                    f"that job, remove {checkpoint}"
                 )
             if read is not None:
                 version = Position.of(read).version
