@@ -29,7 +29,7 @@ from flatmq_tools.pipeline.metrics import MetricsError, RunNumbers, address, ser
 from flatmq_tools.pipeline.processes import Command, row_count
 from observer import Observer
 from pipeline.mqtt import PATIENCE, UNLIMITED, publish, until
-from pipeline.runs import typed
+from pipeline.runs import Panic, typed
 from pipeline.survive import PREPARED, fill, points, prepared
 
 STEP = 1 if sizes.whole() else 7  # lines from a kill to the next one
@@ -121,7 +121,7 @@ def test_landing_goes_on_whatever_has_failed(
     with log.Writer(tmp_path / "log") as writer:
         fill(writer, 5)
         work = Landing(writer, str(tmp_path / "out"))
-        broken = mock.Mock(side_effect=[ValueError("odd"), MemoryError(), *[1] * 99])
+        broken = mock.Mock(side_effect=[ValueError("odd"), Panic(), *[1] * 99])
         monkeypatch.setattr(work, "land", lambda: broken() and Landing.land(work))
         nobody = Ingest(writer, ("127.0.0.1", ports.free_port()), ["t"])
         service = landing.Service(nobody, work, every_s=0.1, say=said.append)

@@ -11,16 +11,18 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 import peer
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import delta_batches, delta_files, log, run, service
+from flatmq_tools.pipeline import delta_batches, delta_files, log, maintenance, run, service
 from flatmq_tools.pipeline.in_use import lock
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.landing import Landing
@@ -28,9 +30,10 @@ from flatmq_tools.pipeline.metrics import served
 from flatmq_tools.pipeline.progress import lines, write
 from flatmq_tools.pipeline.run import Plan
 from flatmq_tools.pipeline.state import taking
+from flatmq_tools.pipeline.state.snapshots import Snapshots
 from pipeline.messages import START, Message, count, land, land_boards, pack, read, reading
 from pipeline.mqtt import broker, publish, until
-from pipeline.runs import said, shared, started, typed
+from pipeline.runs import Panic, said, shared, started, typed
 from pipeline.test_landing import scraped
 
 
@@ -207,6 +210,24 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     waits = [re.findall(r"started again in ([\d.]+) s", line) for line in said]
     assert all(line.startswith("the job measurements ") for line in said), said
     assert waits[0] and said[-1] == "the job measurements works again"
+
+
+def test_what_fails_beside_the_jobs_stops_none_and_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "FIRST", 0.0)
+    monkeypatch.setattr(maintenance, "EVERY", 0.0)
+    said: list[str] = []
+    plan = Plan(tmp_path, jobs=["measurements", "health"], health_every=0.0)
+    land_boards(tmp_path, 5, tmp_path / "log")
+    with monkeypatch.context() as broken, started(spark, plan, say=said.append) as running:
+        for of, name in ((Snapshots, "refresh"), (DeltaTable, "vacuum")):
+            broken.setattr(of, name, mock.Mock(side_effect=Panic("rust")))
+        until(lambda: running.look() or (running.failed and count(tmp_path / "measurements") == 5))
+        until(lambda: running.look() or any("cannot be maintained: rust" in each for each in said))
+        assert running.failed == "the job health has failed: rust"
+        broken.undo()
+        until(lambda: running.look() or (not running.failed and count(tmp_path / "devices") == 5))
 
 
 def test_a_table_is_made_again(

@@ -87,7 +87,7 @@ class Maintenance:
             try:
                 if DeltaTable.is_deltatable(folder):
                     gone[name] = self._maintain(name, folder, is_full)
-            except Exception as error:  # of whatever is damaged: the other tables go on
+            except BaseException as error:  # of what is damaged, or a panic: the others go on
                 if room.is_full(error):
                     raise
                 reason = tables.reason(error)

@@ -353,7 +353,9 @@ class Run:
             write()
             self._beside.pop(name, None)
             return True
-        except Exception as error:  # whatever it is, the queries go on
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of deltalake, too: the queries go on
             why = tables.reason(error)
             if full := _full(error):
                 self._pause(full)
