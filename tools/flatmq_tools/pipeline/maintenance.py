@@ -57,17 +57,21 @@ class Maintenance:
         self._working: Future[None] | None = None
         self._due = time.monotonic() + FIRST
 
-    def look(self, is_full: bool = False) -> None:
+    def look(self, is_full: bool = False) -> bool:
         """Have the tables maintained in the background if that is due.
 
-        On a disk that `is_full`, no file is written. Raises the OSError of the time before.
+        On a disk that `is_full`, no file is written. Returns whether that has ended, and raises
+        what it has raised.
         """
-        if self._working is not None and self._working.done():
-            done, self._working = self._working, None
+        done = self._working
+        ended = done is not None and done.done()
+        if done is not None and ended:
+            self._working = None
             done.result()
         if self._working is None and time.monotonic() > self._due:
             self._due = time.monotonic() + EVERY
             self._working = self._worker.submit(self.work, is_full)
+        return ended
 
     def work(self, is_full: bool = False) -> None:
         """Maintain each table once, unless another process does.

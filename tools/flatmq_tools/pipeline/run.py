@@ -344,14 +344,15 @@ class Run:
         if "health" in self._plan.jobs:
             self._aside("health", self._known.refresh)
 
-    def _aside(self, name: str, write: Callable[[], None]) -> bool:
-        """Write what is beside the queries, and return whether that was done.
+    def _aside(self, name: str, write: Callable[[], object]) -> bool:
+        """Write what is beside the queries, and return whether nothing was raised.
 
-        Pause if the disk is full, and report other errors.
+        Pause if the disk is full, and report other errors: until it is written. `write` returns
+        False if that is still under way, or not due.
         """
         try:
-            write()
-            self._beside.pop(name, None)
+            if write() is not False:
+                self._beside.pop(name, None)
             return True
         except (KeyboardInterrupt, SystemExit):
             raise
