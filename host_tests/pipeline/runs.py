@@ -26,6 +26,10 @@ from flatmq_tools.pipeline.sinks import Delta, into
 from pipeline.mqtt import PATIENCE, until
 
 
+class Panic(BaseException):
+    """As of a library in Rust: its panics are no Exception."""
+
+
 @contextlib.contextmanager
 def started(
     spark: SparkSession, plan: Plan, there: Broker | None = None,

@@ -29,7 +29,7 @@ from flatmq_tools.pipeline.metrics import MetricsError, RunNumbers, address, ser
 from flatmq_tools.pipeline.processes import Command, row_count
 from observer import Observer
 from pipeline.mqtt import PATIENCE, UNLIMITED, publish, until
-from pipeline.runs import typed
+from pipeline.runs import Panic, typed
 from pipeline.survive import PREPARED, fill, points, prepared
 
 STEP = 1 if sizes.whole() else 7  # lines from a kill to the next one
@@ -97,22 +97,6 @@ def test_a_table_is_created_once(tmp_path: Path) -> None:
         assert row_count(folder) == 4
 
 
-def test_a_target_that_is_away_for_a_while(tmp_path: Path) -> None:
-    prepared(tmp_path / "log")
-    out = tmp_path / "out"
-    with log.Writer(tmp_path / "log") as writer:
-        work = Landing(writer, str(out))
-        writer.rotate()
-        out.rmdir()
-        out.write_text("in the way")
-        with pytest.raises(OSError):
-            work.land()
-        assert writer.first_offset == 0
-        out.unlink()
-        out.mkdir()
-        assert work.land() == PREPARED
-
-
 def test_landing_goes_on_whatever_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +105,7 @@ def test_landing_goes_on_whatever_has_failed(
     with log.Writer(tmp_path / "log") as writer:
         fill(writer, 5)
         work = Landing(writer, str(tmp_path / "out"))
-        broken = mock.Mock(side_effect=[ValueError("odd"), MemoryError(), *[1] * 99])
+        broken = mock.Mock(side_effect=[ValueError("odd"), Panic(), *[1] * 99])
         monkeypatch.setattr(work, "land", lambda: broken() and Landing.land(work))
         nobody = Ingest(writer, ("127.0.0.1", ports.free_port()), ["t"])
         service = landing.Service(nobody, work, every_s=0.1, say=said.append)

@@ -343,8 +343,11 @@ def test_few_devices_have_lines(tmp_path: Path) -> None:
     assert (of.name, of.unit, of.devices, of.bands) == ("n", "", 3, [])
     line = of.curves["d2"]
     assert (line[0], line[30], line.count(None)) == (2, 3, len(line) - 2)
-    chart = charts.value(of, (0, 60), ["blue"])
-    assert [name for name, _, _ in chart["lines"]] == ["d0", "d1", "d2"]
+    # In whatever order their rows came, a device has its colour in each report.
+    chart = charts.value(
+        of._replace(curves=dict.fromkeys(("d2", "d0", "d1"), line)), (0, 60), "bga"
+    )
+    assert [each[:2] for each in chart["lines"]] == [["d0", "b"], ["d1", "g"], ["d2", "a"]]
     fleet.measured = found
     (shown,) = Read(page.page(fleet)).data["values"]
     assert [name for name, _, _ in shown["lines"]] == ["d0", "d1", "d2"]

@@ -11,16 +11,18 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 import peer
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import delta_batches, delta_files, log, run, service
+from flatmq_tools.pipeline import delta_batches, delta_files, log, maintenance, run, service
 from flatmq_tools.pipeline.in_use import lock
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.landing import Landing
@@ -28,9 +30,10 @@ from flatmq_tools.pipeline.metrics import served
 from flatmq_tools.pipeline.progress import lines, write
 from flatmq_tools.pipeline.run import Plan
 from flatmq_tools.pipeline.state import taking
+from flatmq_tools.pipeline.state.snapshots import Snapshots
 from pipeline.messages import START, Message, count, land, land_boards, pack, read, reading
 from pipeline.mqtt import broker, publish, until
-from pipeline.runs import said, shared, started, typed
+from pipeline.runs import Panic, said, shared, started, typed
 from pipeline.test_landing import scraped
 
 
@@ -160,12 +163,20 @@ def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    def failed() -> str:
+        with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
+            until(lambda: running.look() or running.failed)
+        return running.failed
+
     land_boards(tmp_path, 5, tmp_path / "log")
     [file] = (tmp_path / "raw").glob("day=*/*.parquet")
+    day = tmp_path / "measurements" / file.parent.name
+    day.parent.mkdir()
+    day.write_text("in the way of a folder")
+    assert re.search(f"{day}.*: Not a directory", failed())
+    day.unlink()
     file.write_bytes(b"PAR1 and no end")
-    with started(spark, Plan(tmp_path, jobs=["measurements"])) as running:
-        until(lambda: running.look() or running.failed)
-    assert "the job measurements has failed" in running.failed and "Parquet" in running.failed
+    assert failed().startswith("the job measurements has failed") and "Parquet" in failed()
 
 
 def test_a_job_that_fails_stops_no_other_and_is_tried_again(
@@ -199,6 +210,33 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     waits = [re.findall(r"started again in ([\d.]+) s", line) for line in said]
     assert all(line.startswith("the job measurements ") for line in said), said
     assert waits[0] and said[-1] == "the job measurements works again"
+
+
+def test_what_fails_beside_the_jobs_stops_none_and_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "FIRST", 0.0)
+    monkeypatch.setattr(maintenance, "EVERY", 0.0)
+    said: list[str] = []
+    plan = Plan(tmp_path, jobs=["measurements", "health"], health_every=0.0)
+    land_boards(tmp_path, 5, tmp_path / "log")
+    with monkeypatch.context() as broken, started(spark, plan, say=said.append) as running:
+        fails = mock.Mock(side_effect=Panic("rust"))
+        broken.setattr(Snapshots, "refresh", fails)
+        broken.setattr(DeltaTable, "vacuum", mock.Mock(side_effect=Panic("rust")))
+        until(lambda: running.look() or running.failed)
+
+        def tried_again() -> bool:
+            running.look()
+            # Also while the next try is awaited, or under way.
+            assert running.failed == "the job health has failed: rust"
+            return fails.call_count > 3 and count(tmp_path / "measurements") == 5
+
+        until(tried_again)
+        until(lambda: running.look() or any("cannot be maintained: rust" in each for each in said))
+        assert sum("job health" in each for each in said) == 1
+        broken.undo()
+        until(lambda: running.look() or (not running.failed and count(tmp_path / "devices") == 5))
 
 
 def test_a_table_is_made_again(

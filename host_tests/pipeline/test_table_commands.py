@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,9 +58,22 @@ def test_plain_parquet(out: Path, tmp_path: Path) -> None:
     assert status == 1 and "exists: name another TARGET" in text
     status, text = said("export", out, target, "--table", "windows")
     assert status == 1 and "has none of the tables windows" in text
+    assert "/proc/none: No such file" in said("export", out, "/proc/none")[1]
+    commands = (
+        ["export", out, target / "2"], ["forget", "a", out],
+        ["report", target, "--from-raw", "--tables", out],
+    )  # fmt: skip
+    [file] = (out / "raw").glob("day=2026-03-02/*")
+    for reason in ("magic bytes not found", "not found: No such file"):
+        file.write_bytes(bytes(99))
+        if "No such" in reason:
+            file.unlink()
+        for words in commands:
+            status, text = said(*words)
+            assert status == 1 and re.search(f"Error: .*{file.name}.*{reason}", text), text
+            shutil.rmtree(target / "2", ignore_errors=True)
     (out / "raw" / "_delta_log" / f"{0:020}.json").write_text("torn")
-    for words in (["export", out, target / "2"], ["forget", "a", out],
-                  ["report", target, "--from-raw", "--tables", out]):  # fmt: skip
+    for words in commands:
         status, text = said(*words)
         assert status == 1 and f"Error: {out}/raw is damaged: " in text
 
@@ -226,6 +240,8 @@ def test_a_log_of_an_ingest_and_other_topics(tmp_path: Path) -> None:
     assert said("forget", "lamp", out, "--topic", "zigbee/lamp")[0] == 0
     assert sorted(row["topic"] for row in read(out / "raw")) == ["gateway/1", "other", "zigbee/a"]
     assert len(list((out / "raw").rglob("part-*.parquet"))) == 1, "no old file is left"
+    there = DeltaTable(str(out / "raw")).to_pyarrow_dataset()
+    assert there.count_rows(filter=ds.field("topic") == "other") == 1, "other tools find rows"
 
 
 def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
@@ -292,12 +308,13 @@ def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) 
     _landed(tmp_path, "c")
     (tmp_path / "empty").mkdir()
     for reason, words in (
-        ("has rows that the job measurements has not read: start", ("a", tmp_path)),
+        (f"which reads them, and end it; or, if you no longer run that job, remove {checkpoint}",
+         ("a", tmp_path)),
         ("must be a local folder, not the URL s3://b/o", ("a", "s3://b/o")),
         ("no such folder", ("a", tmp_path / "none")),
         ("must be a topic filter, not a/#/b", ("x", tmp_path, "--topic", "a/#/b")),
         ("it has no table", ("x", tmp_path / "empty")),
-    ):
+    ):  # fmt: skip
         assert reason in said("forget", *words)[1]
     assert count(tmp_path / "raw") == 3
 

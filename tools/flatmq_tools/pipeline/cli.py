@@ -21,12 +21,28 @@ class _Command(click.Command):
     """A command of the pipeline. Its help needs no extra."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it. Raises click.ClickException if the pipeline is not installed."""
+        """Run it.
+
+        Raises click.ClickException if the pipeline is not installed, and for errors of the
+        libraries that read and write tables.
+        """
         if sys.version_info < (3, 11) or importlib.util.find_spec("pyarrow") is None:
             raise click.ClickException(
                 "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
             )
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, BrokenPipeError):
+            raise
+        except Exception as error:
+            import pyarrow as pa
+            from deltalake.exceptions import DeltaError
+
+            from .tables import reason
+
+            if not isinstance(error, (OSError, pa.ArrowException, DeltaError)):
+                raise
+            raise click.ClickException(reason(error)) from error
 
 
 class _Group(extras.Group):

@@ -24,6 +24,7 @@ def main(out: str, target: Path, names: Sequence[str]) -> int:
     for name in there:
         if (target / name).exists():
             raise tables.TablesError(f"{target / name} exists: name another TARGET, or remove it")
+    target.mkdir(parents=True, exist_ok=True)
     console = Console()
     for name, table in there.items():
         rows = table.to_pyarrow_dataset()

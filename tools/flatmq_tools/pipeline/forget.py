@@ -5,13 +5,14 @@ Each step can be done again: after a kill at any point the command is simply rep
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, write_deltalake
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +24,7 @@ from .delta_batches import Position, Reader
 from .in_use import INGEST, lock
 from .log import LogError, Record, Segment, Writer, segments
 from .log_rows import topic_text
+from .maintenance import writing
 from .mapping.births import Births
 from .open_windows import Store as Windows
 from .segments import FORGOTTEN, header, records
@@ -64,21 +66,14 @@ class Rows:
         name = bytearray(topic.encode())
         return any(topic and matches(one, name, 0, len(name)) for one in self._filters)
 
-    def predicate(self, table: DeltaTable) -> str | None:
-        """Return those of a table as a condition of SQL that does not show the name.
-
-        A log of Delta notes each condition. None if there are none.
-        """
-        columns = {field.name for field in table.schema().fields}
-        column = "device" if "device" in columns else "topic"
+    def condition(self, table: ds.Dataset) -> ds.Expression:
+        """Return the condition for those of a table."""
+        column = "device" if "device" in table.schema.names else "topic"
         values: set[str] = set()
-        for batch in table.to_pyarrow_dataset().to_batches(columns=[column]):
+        for batch in table.to_batches(columns=[column]):
             values.update(pc.unique(batch.column(0)).drop_null().to_pylist())
         is_mine = self.is_topic if column == "topic" else self.device.__eq__
-        hashes = sorted(hashlib.md5(one.encode(), usedforsecurity=False).hexdigest()
-                        for one in filter(is_mine, values))  # fmt: skip
-        listed = ", ".join(f"'{one}'" for one in hashes)
-        return f"md5({column}) IN ({listed})" if hashes else None
+        return ds.field(column).isin(pa.array(filter(is_mine, values), pa.string()))
 
 
 def forget(out: Path, rows: Rows, logs: Sequence[Path] = ()) -> Iterator[tuple[str, int]]:
@@ -147,7 +142,8 @@ def _places(out: Path) -> dict[str, int]:
             if begun if read is None else not reader.is_read(read):
                 raise tables.TablesError(
                     f"{out / name} has rows that the job {query} has not read: start `flatmq "
-                    "pipeline run` once, which reads them, and end it"
+                    "pipeline run` once, which reads them, and end it; or, if you no longer run "
+                    f"that job, remove {checkpoint}"
                 )
             if read is not None:
                 version = Position.of(read).version
@@ -159,10 +155,29 @@ def _places(out: Path) -> dict[str, int]:
 
 
 def _remove_rows(folder: Path, rows: Rows) -> int:
-    """Remove the rows from the table in `folder`, and return their number."""
+    """Remove the rows from the table in `folder`, and return their number.
+
+    Not with `DeltaTable.delete`: it notes its condition, with the name, and pyarrow finds no text
+    in the files that it writes.
+    """
     table = DeltaTable(str(folder))
-    where = rows.predicate(table)
-    return 0 if where is None else int(table.delete(where)["num_deleted_rows"])
+    whole = table.to_pyarrow_dataset()
+    mine = rows.condition(whole)
+    how = writing(table)
+    removed = 0
+    for part in table.partitions() if table.metadata().partition_columns else [{}]:
+        here = ds.scalar(True)
+        for name, value in part.items():
+            here &= ds.field(name) == pa.scalar(value).cast(whole.schema.field(name).type)
+        count = whole.count_rows(filter=here & mine)
+        if count:
+            rest = whole.scanner(filter=here & ~mine).to_reader()
+            where = " AND ".join(f"{name} = '{value}'" for name, value in part.items())
+            write_deltalake(
+                table, rest, mode="overwrite", predicate=where or None, writer_properties=how
+            )
+        removed += count
+    return removed
 
 
 def _forget_past(folder: Path, first: int | None = None) -> None:

@@ -213,10 +213,10 @@ class Service:
                     log.rotate()
                 self.landing.land()
                 self._stuck = ""
-            except Exception as error:  # whatever it is, it is tried again, and receiving goes on
+            except BaseException as error:  # a panic of deltalake, too: receiving goes on
                 # If the log is on the same disk, the ingest reports that.
                 same = room.is_full(error) and not room.has_room([log.folder])
-                self._stuck = "" if same else next(iter(str(error).splitlines()), repr(error))
+                self._stuck = "" if same else tables.reason(error)
                 self._ended.wait(_TROUBLE_S)
         if self._stuck:
             self._print(f"not all has landed in {self.landing.target}: {self._stuck}")

@@ -57,17 +57,21 @@ class Maintenance:
         self._working: Future[None] | None = None
         self._due = time.monotonic() + FIRST
 
-    def look(self, is_full: bool = False) -> None:
+    def look(self, is_full: bool = False) -> bool:
         """Have the tables maintained in the background if that is due.
 
-        On a disk that `is_full`, no file is written. Raises the OSError of the time before.
+        On a disk that `is_full`, no file is written. Returns whether that has ended, and raises
+        what it has raised.
         """
-        if self._working is not None and self._working.done():
-            done, self._working = self._working, None
+        done = self._working
+        ended = done is not None and done.done()
+        if done is not None and ended:
+            self._working = None
             done.result()
         if self._working is None and time.monotonic() > self._due:
             self._due = time.monotonic() + EVERY
             self._working = self._worker.submit(self.work, is_full)
+        return ended
 
     def work(self, is_full: bool = False) -> None:
         """Maintain each table once, unless another process does.
@@ -87,10 +91,10 @@ class Maintenance:
             try:
                 if DeltaTable.is_deltatable(folder):
                     gone[name] = self._maintain(name, folder, is_full)
-            except Exception as error:  # of whatever is damaged: the other tables go on
+            except BaseException as error:  # of what is damaged, or a panic: the others go on
                 if room.is_full(error):
                     raise
-                reason = next(iter(str(error).splitlines()), repr(error))  # a stack trace follows
+                reason = tables.reason(error)
                 if self._broken.get(name) != reason:
                     self._broken[name] = reason
                     self._say(f"{folder} cannot be maintained: {reason}")
@@ -144,16 +148,21 @@ def expire(folder: str, day: datetime.date) -> int:
     return 0
 
 
+def writing(table: DeltaTable) -> WriterProperties:
+    """Return how files of a table are written that take the place of others."""
+    actions = pa.table(table.get_add_actions()).select(["num_records", "size_bytes"])
+    rows = sum(count or 0 for count in actions["num_records"].to_pylist())
+    size = sum(actions["size_bytes"].to_pylist())
+    # What is compressed takes some times as many bytes.
+    group = max(1, min(_ROWS, _ROW_GROUP * rows // max(1, 4 * size)))
+    return WriterProperties(compression="ZSTD", max_row_group_size=group)
+
+
 def merge(folder: str) -> None:
     """Rewrite the small files of a table as a few large ones, in one step."""
     for left in reversed(range(_TRIES)):
         table = DeltaTable(folder)
-        actions = pa.table(table.get_add_actions()).select(["num_records", "size_bytes"])
-        rows = sum(count or 0 for count in actions["num_records"].to_pylist())
-        size = sum(actions["size_bytes"].to_pylist())
-        # What is compressed takes some times as many bytes.
-        group = max(1, min(_ROWS, _ROW_GROUP * rows // max(1, 4 * size)))
-        how = WriterProperties(compression="ZSTD", max_row_group_size=group)
+        how = writing(table)
         try:
             table.optimize.compact(target_size=_TARGET, writer_properties=how)
             return

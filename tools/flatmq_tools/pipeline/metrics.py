@@ -49,9 +49,7 @@ def address(text: str) -> tuple[str, int]:
     except ValueError:
         number = 0
     if not 0 < number < 65536:
-        raise MetricsError(
-            f"--metrics-port must be PORT or ADDRESS:PORT, with a port of 1 to 65535: {text}"
-        )
+        raise MetricsError(f"must be PORT or ADDRESS:PORT, with a port of 1 to 65535: {text}")
     return host, number
 
 

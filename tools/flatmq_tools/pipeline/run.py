@@ -344,17 +344,20 @@ class Run:
         if "health" in self._plan.jobs:
             self._aside("health", self._known.refresh)
 
-    def _aside(self, name: str, write: Callable[[], None]) -> bool:
-        """Write what is beside the queries, and return whether that was done.
+    def _aside(self, name: str, write: Callable[[], object]) -> bool:
+        """Write what is beside the queries, and return whether nothing was raised.
 
-        Pause if the disk is full, and report other errors.
+        Pause if the disk is full, and report other errors: until it is written. `write` returns
+        False if that is still under way, or not due.
         """
         try:
-            write()
-            self._beside.pop(name, None)
+            if write() is not False:
+                self._beside.pop(name, None)
             return True
-        except Exception as error:  # whatever it is, the queries go on
-            why = next(iter(str(error).splitlines()), repr(error))  # a stack trace may follow
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of deltalake, too: the queries go on
+            why = tables.reason(error)
             if full := _full(error):
                 self._pause(full)
             elif self._beside.get(name) != why:
@@ -553,7 +556,8 @@ def reason(error: Exception) -> str:
 
     A last line has what caused it, innermost.
     """
-    lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
+    text = tables.flat(str(error))
+    lines = [line for line in text.splitlines() if line and not line[0].isspace()]
     known = [line for line in lines if _OWN.match(line)]
     if known:
         return known[-1]
@@ -584,6 +588,6 @@ def _texts(error: BaseException) -> list[str]:
     at: BaseException | None = error
     while at is not None:
         trace = getattr(at, "_stackTrace", "")  # PySpark offers no other way
-        texts += [str(at), str(trace)]
+        texts += [tables.flat(str(at)), tables.flat(str(trace))]
         at = getattr(at, "_cause", None)  # PySpark offers no other way
     return texts

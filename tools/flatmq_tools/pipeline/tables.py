@@ -27,7 +27,7 @@ _OLD = ("_query.json", "_batches", "batch=*", "day=*/batch=*", "open.parquet")
 """In the folder of a table of an early edition, which was Parquet by days."""
 _OTHERS = ("delta", "iceberg", "checkpoints/raw", "*.parquet")
 """In its OUT, or in its folder of landed files."""
-_SHOWN = re.compile(r"\x1b\[\d*m|↳")  # how deltalake shows what caused an error
+_CAUSE = re.compile(r"\s*(\x1b\[\d*m)?↳(\x1b\[\d*m)?\s*")  # how deltalake shows one
 
 
 class TablesError(ValueError):
@@ -47,10 +47,20 @@ def opened(table: str | Path) -> DeltaTable | None:
     try:
         return DeltaTable(str(table)) if DeltaTable.is_deltatable(str(table)) else None
     except DeltaError as error:
-        reason = next(iter(str(error).splitlines()), "")  # a stack trace follows
         raise TablesError(
-            f"{table} is damaged: `flatmq pipeline rebuild` makes all but raw again ({reason})"
+            f"{table} is damaged: `flatmq pipeline rebuild` makes all but raw again "
+            f"({reason(error)})"
         ) from error
+
+
+def flat(text: str) -> str:
+    """Return the text of an error with each cause that deltalake names in the line before it."""
+    return _CAUSE.sub(": ", text)
+
+
+def reason(error: BaseException) -> str:
+    """Return an error in a line, with its causes, and without a trace that follows."""
+    return next(iter(flat(str(error)).splitlines()), repr(error))
 
 
 def is_run(folder: Path) -> bool:
@@ -80,8 +90,6 @@ def _reach(url: str) -> None:
     try:
         delta_files.store(of(url, "raw")).get_file_info("_delta_log/_last_checkpoint")
     except Exception as error:  # deltalake has errors of its own for each store
-        lines = [_SHOWN.sub("", line).strip() for line in str(error).splitlines()]
-        said = ": ".join(line for line in lines if line)
         raise TablesError(
-            f"OUT must be a folder, or a URL that deltalake can reach, not {url}: {said}"
+            f"OUT must be a folder, or a URL that deltalake can reach, not {url}: {reason(error)}"
         ) from error

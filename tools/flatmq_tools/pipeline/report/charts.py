@@ -158,7 +158,7 @@ def value(of: Quantity, grid: tuple[float, float], colours: Sequence[str]) -> Ch
     if not of.bands:
         lines = [
             (name, colours[n % len(colours)], line)
-            for n, (name, line) in enumerate(of.curves.items())
+            for n, (name, line) in enumerate(sorted(of.curves.items()))
         ]
         return _chart(of.name, some, unit, grid, lines=lines, zero=False)
 

@@ -139,18 +139,20 @@ class Known:
         self._once = once
         return once
 
-    def look(self) -> None:
-        """Have the tables refreshed in the background, if they are due.
+    def look(self) -> bool:
+        """Have the tables refreshed in the background if they are due.
 
-        StateError and OSError of the refresh before.
+        Returns whether a refresh has ended, and raises what it has raised.
         """
         done = self._refreshing
-        if done is not None and done.done():
+        ended = done is not None and done.done()
+        if done is not None and ended:
             self._refreshing = None
             self._due = time.monotonic() + self._every  # also if it has failed
             self._due = time.monotonic() + max(self._every, _SHARE * done.result())
         if self._refreshing is None and time.monotonic() > self._due:
             self._refreshing = self._worker.submit(self._snapshots.refresh)
+        return ended
 
     def refresh(self) -> None:
         """Write the tables as they are now."""
