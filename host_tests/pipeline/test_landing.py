@@ -97,6 +97,22 @@ def test_a_table_is_created_once(tmp_path: Path) -> None:
         assert row_count(folder) == 4
 
 
+def test_a_target_that_is_away_for_a_while(tmp_path: Path) -> None:
+    prepared(tmp_path / "log")
+    out = tmp_path / "out"
+    with log.Writer(tmp_path / "log") as writer:
+        work = Landing(writer, str(out))
+        writer.rotate()
+        out.rmdir()
+        out.write_text("in the way")
+        with pytest.raises(OSError):
+            work.land()
+        assert writer.first_offset == 0
+        out.unlink()
+        out.mkdir()
+        assert work.land() == PREPARED
+
+
 def test_landing_goes_on_whatever_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
