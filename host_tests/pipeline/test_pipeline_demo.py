@@ -47,7 +47,10 @@ def test_everything_that_boards_send_is_in_the_tables(tmp_path: Path) -> None:
     sent, landed, lost, lost_found, twice, twice_found = map(int, found.groups())
     assert sent == landed > 15 * 4
     assert (lost, twice) == (lost_found, twice_found)
-    assert "chip/temp" in (out / "report.html").read_text()
+    others = re.search(r"values of others +([\d,]+) +([\d,]+) ", demo.words())
+    assert others and others[1] == others[2] and int(others[1].replace(",", "")) >= 20
+    page = (out / "report.html").read_text()
+    assert '"hall"' in page and "ENERGY/Power" in page
     boots = truth.read(out / "truth.jsonl")
     assert any("-mpy-" in boot.device for boot in boots)  # one of them is a real MicroPython
     assert sum(boot.published + len(boot.duplicated) for boot in boots) == sent
@@ -147,6 +150,7 @@ def _seen(**fields: int) -> Callable[[Landed], None]:
         lambda landed: setattr(landed, "messages", 9),
         lambda landed: setattr(landed, "readings", 8),
         lambda landed: setattr(landed, "dead", 1),
+        lambda landed: setattr(landed, "others", 1),
         lambda landed: setattr(landed, "silent", set()),
         lambda landed: setattr(landed, "silent", {"a", "b"}),
         lambda landed: landed.seen.pop(("b", 7)),

@@ -1,7 +1,8 @@
 """A test that what boards send arrives in the tables, and that faults are found there.
 
-A broker, a fleet of simulated boards, boards in a real MicroPython, the ingest, Spark's jobs and
-the report, each as a user starts it; at the end the tables are held against the truth.
+A broker, a fleet of simulated boards, boards in a real MicroPython, devices of other makers, the
+ingest, Spark's jobs and the report, each as a user starts it; at the end the tables are held
+against the truth.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
+from .other_devices import OtherDevices
 from .processes import Command, row_count
 
 SHARED = folders.find("boards") / "shared"
@@ -59,6 +61,8 @@ class Landed:
     """Readings as they arrived, copies too."""
     readings: int = 0
     """Rows of measurements, of the one value that each reading has."""
+    others: int = 0
+    """Rows of measurements of the devices of other makers."""
     dead: int = 0
     seen: dict[compare.Key, compare.Seen] = field(default_factory=dict)
     """By the health table."""
@@ -83,6 +87,8 @@ class Demo:
     def __post_init__(self) -> None:
         self.prefix = f"demo-{os.getpid():x}-{int(time.time()):x}"
         self._children: list[Command] = []
+        # The embedded broker mixes the filters of a group up: several ingests have one filter.
+        self._others = OtherDevices(self.prefix, self.seed) if self.ingests == 1 else None
 
     def run(self, target: brokers.Broker) -> int:
         """0 when the tables agree with the truth. Raises DemoError, CommandError, ToolError."""
@@ -91,7 +97,8 @@ class Demo:
             truth.write(self.out / "truth.jsonl", boots)
             status, line = self._verdict(boots, self._landed(), ended)
             self._say("making the report ...")
-            self._start("report", "report", self.out, "--tables", self.out).wait(END)
+            report = "report", self.out, "--tables", self.out, *self._mappings
+            self._start("report", *report).wait(END)
         finally:
             for child in reversed(self._children):
                 child.stop()
@@ -100,6 +107,12 @@ class Demo:
         return status
 
     # The parts
+
+    @property
+    def _mappings(self) -> list[str]:
+        """Return the options for the devices of other makers."""
+        names = self._others.mappings if self._others else []
+        return [word for name in names for word in ("--mapping", name)]
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
@@ -121,16 +134,18 @@ class Demo:
         login = ["--user", self.user] if self.user else []
         self._say(f"the {target.kind} broker at {target.address}")
         share = f"$share/{self.prefix}/" if self.ingests > 1 else ""
+        filters = self._others.filters if self._others else []
+        more = [word for filt in filters for word in ("--filter", filt)]
         ingests = [
             self._start(
                 f"ingest-{n}", "ingest", target.address, out,
                 "--log", out / f"wait-{n}", "--client-id", f"{self.prefix}-ingest-{n}",
-                "--filter", f"{share}dev/#", "--every", LAND_EVERY, *login,
+                "--filter", f"{share}dev/#", *more, "--every", LAND_EVERY, *login,
             )
             for n in range(1, self.ingests + 1)
         ]  # fmt: skip
         self._say("starting the ingest, and Spark ...")
-        run = "run", out, "--health-every", 15
+        run = "run", out, "--health-every", 15, *self._mappings
         jobs = self._start("jobs", *run)
         for ingest in ingests:
             ingest.until(partial(_receives, ingest), START)
@@ -156,6 +171,9 @@ class Demo:
                         if child not in real:
                             child.check()
 
+            if self._others is not None:
+                password = os.environ.get(fleet.PASSWORD)
+                self._others.start(target.host, target.port, self.user, password)
             made.run(show)
             ended = time.time()
             boots = made.boots + [self._boot_of(board, name) for board, name in real.items()]
@@ -163,7 +181,8 @@ class Demo:
             self._say("the fleet: not all that was published was acknowledged")
         self._say("working off what is there ...")
         total = truth.summary(boots)
-        self._await(total.published + total.duplicated)
+        others = self._others.stop().messages if self._others else 0
+        self._await(total.published + total.duplicated + others)
         for ingest in ingests:
             ingest.end(END)
         jobs.end(END)
@@ -182,7 +201,7 @@ class Demo:
             if (now := row_count(self.out / "raw")) != seen:
                 seen, patience = now, time.monotonic() + QUIET
                 topics = (str(row["topic"]) for row in self._rows("raw", "topic"))
-                if sum(map(self._is_mine, topics)) >= sent:
+                if sum(map(self._is_sent, topics)) >= sent:
                     return
             time.sleep(0.5)
 
@@ -195,6 +214,10 @@ class Demo:
     def _is_mine(self, topic: str) -> bool:
         """Return whether the topic is that of a reading of these boards."""
         return topic.startswith(f"dev/{self.prefix}-") and topic.endswith("/telemetry")
+
+    def _is_sent(self, topic: str) -> bool:
+        """Return whether the topic is that of a reading of these boards or other devices."""
+        return self._is_mine(topic) or (self._others is not None and self._others.is_theirs(topic))
 
     @contextlib.contextmanager
     def _boards(self, target: brokers.Broker) -> Iterator[dict[Command, str]]:
@@ -249,6 +272,9 @@ class Demo:
         mine.messages = count("raw")
         mine.readings = count("measurements")
         mine.dead = count("dead_letters")
+        if self._others is not None:
+            topics = [str(row["topic"]) for row in rows("measurements", "topic")]
+            mine.others = sum(map(self._others.is_theirs, topics))
         for row in rows("health", "device", "boot", "received", "duplicates", "lost", "reordered"):
             device = str(row["device"])
             if device.startswith(self.prefix):
@@ -295,6 +321,10 @@ class Demo:
             ("silent boards", len(surely), len(silent), len(landed.silent), "found in health"),
             ("dead letters", 0, 0, landed.dead, "in dead_letters"),
         ]  # fmt: skip
+        if self._others is not None:
+            values = self._others.published.values
+            where = "in measurements, of Zigbee2MQTT and Tasmota"
+            rows.append(("values of others", values, values, landed.others, where))
         wrong = compare.differences(boots, landed.seen, order)
         if not surely <= landed.silent <= silent:
             wrong.append(
