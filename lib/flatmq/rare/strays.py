@@ -151,11 +151,11 @@ def other(c: "Client", r: "Subscription", codes: bytes) -> bool:
         found[f] = codes[i]
     refused = [f for f in r.filters if found[f] > 127]
     r.granted = bytes([found[f] for f in r.filters])
+    r.asked = r.filters if refused == r.filters else refused or r.filters
     if not refused or r not in c.subscriptions:
         return False  # an UNSUBACK, or nobody asks for it any more
     again = known or r.names != [b""]  # a call of umqtt raises
     if again:
-        r.asked = refused
         r.id = r.strikes = 0
         r.pause = min(max(r.pause * 2, _PAUSE), _LONGEST)
         c.due = port.ticks_ms()  # the engine looks when this is due
@@ -176,8 +176,8 @@ def lost(c: "Client", error: "Any", step: "Any", flight: "int | None", closed: b
     `step`: see `dial.lost`; `flight`: see `dial.mark`.
     """
     for r in c.requests:
-        # A packet is asked for again without the filters that were given up meanwhile.
-        r.asked = [f for f in r.asked if f in r.filters] or r.filters
+        if r.asked != r.filters:  # without those that were given up meanwhile
+            r.asked = [f for f in r.asked if f in r.filters] or r.filters
         if not r.strikes:
             r.pause = 0  # refused or put off before: the broker may take it now
     n = c.subs.count(c)
