@@ -6,6 +6,7 @@ All but the wire is real.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -154,6 +155,40 @@ def test_a_port_where_no_board_answers() -> None:
             Remote(address).enter(patience=0.2)
     with pytest.raises(RemoteError, match="cannot be opened"):
         Remote(address).enter(patience=0)
+
+
+def _answers_late(port: socket.socket) -> None:
+    """A board that answers the first of two tries once both have come, and the other one later."""
+    banner = b"raw REPL; CTRL-B to exit\r\n>"
+    with port, port.accept()[0] as desk:
+        asked = b""
+        while asked.count(b"\r\1") < 2:
+            asked += desk.recv(99)
+        desk.sendall(banner)
+        code = b""
+        while more := desk.recv(99):
+            if banner:
+                desk.sendall(banner)
+                banner = b""
+            code += more
+            if code.startswith(b"\5A\1"):
+                code = code[3:]
+                desk.sendall(b"R\0")
+            if b"\4" in code:
+                text, _, code = code.partition(b"\4")
+                desk.sendall(b"OK" + text[7:-2] + b"\r\n\4\4>")
+
+
+def test_a_late_answer_is_not_taken_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_FIRST_TRY", 0.1)
+    port = socket.create_server(("127.0.0.1", 0))
+    address = f"socket://127.0.0.1:{port.getsockname()[1]}"
+    board = threading.Thread(target=_answers_late, args=(port,))
+    board.start()
+    with Remote(address) as desk:
+        desk.enter()
+        assert [desk.run(f"print('{n}')") for n in range(3)] == [["0"], ["1"], ["2"]]
+    board.join()
 
 
 @pytest.mark.parametrize("soft_reset", [False, True])

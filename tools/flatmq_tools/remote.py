@@ -10,6 +10,7 @@ import ast
 import contextlib
 import hashlib
 import io
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,7 @@ from .errors import ToolError
 PATIENCE = 60.0  # seconds that a board may be silent, where nothing else is said
 RETURN = 120.0  # seconds that a board may need from its reset to its REPL
 _FIRST_TRY = 3.0  # seconds for the REPL to answer; doubles with each try
+_PAUSE = 0.5  # seconds between two tries
 OLDEST = (1, 26)  # MicroPython
 _CHUNK = 2048  # bytes of a file that go with one command
 
@@ -110,6 +112,17 @@ class _Transport(SerialTransport):
     def exec_raw(self, command, timeout=None, data_consumer=None):
         return super().exec_raw(command, timeout or self._patience, data_consumer)
 
+    def skip_answers(self, patience: float) -> None:
+        """Read past the answers to all that was sent before, however late they come.
+
+        Raises TransportError if the board does not answer in `patience` seconds.
+        """
+        mark = secrets.token_hex(4)
+        self.serial.write(f"print('{mark}')\x04".encode())
+        end = f"{mark}\r\n\x04\x04".encode()
+        if not self.read_until(1, end, timeout_overall=patience).endswith(end):
+            raise TransportError("could not enter raw repl")
+
 
 class Remote:
     """A board whose REPL is at `address`; use it as a context manager.
@@ -149,6 +162,7 @@ class Remote:
         """
         deadline = time.monotonic() + patience
         wait = min(_FIRST_TRY, patience)
+        again = False
         while True:
             try:
                 # mpremote prints what it got instead of an answer.
@@ -157,6 +171,8 @@ class Remote:
                         self._transport = _Transport(self.address, self._patience)
                         self._was_open = True
                     self._transport.enter_raw_repl(soft_reset, timeout_overall=wait)
+                    if again:  # this may have been the answer to an earlier try
+                        self._transport.skip_answers(wait)
                     return
             except Exception as error:  # pyserial lets much through when a device goes
                 if time.monotonic() >= deadline or not self._was_open:
@@ -173,19 +189,8 @@ class Remote:
                 if not isinstance(error, (TransportError, ValueError)):
                     self.close()
             wait = min(2 * wait, max(_FIRST_TRY, deadline - time.monotonic()))
-            # What comes late would be taken for the answer to the next try.
-            self._drain(min(0.5, patience))
-
-    def _drain(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                if self._transport is not None and self._transport.serial.inWaiting():
-                    self._transport.serial.read(self._transport.serial.inWaiting())
-                    continue
-            except OSError:
-                self.close()
-            time.sleep(0.05)
+            again = True
+            time.sleep(min(_PAUSE, patience))
 
     def run(self, code: str, hear: Callable[[str], None] | None = None) -> list[str]:
         """Run code on the board and return the lines that it prints; `hear` gets each at once.
