@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatmq_tools.pipeline.mapping import files
-from flatmq_tools.pipeline.mapping.births import Births
+from flatmq_tools.pipeline.mapping.births import Births, BirthsError
 from flatmq_tools.pipeline.mapping.sparkplug import payload_class
 
 NODE, DEVICE = "spBv1.0/Plant/NDATA/Line1", "spBv1.0/Plant/DDATA/Line1/Pump"
@@ -161,6 +161,10 @@ def test_births_are_known_to_the_next_run(tmp_path: Path) -> None:
     assert said(Births(file), DEVICE, BY_ALIAS, (5, 0)) == [("Temperature", 22.5)]
     sessions = pickle.loads(pickle.dumps(known.sessions()))
     assert sessions.names(DEVICE, (391, 0))(10) == ("Temperature", 10)
+    for damage in ("[[1", "7", '[["n", "d", [1], []]]'):
+        file.write_text(damage)
+        with pytest.raises(BirthsError, match=f"{file} is damaged .*: remove it"):
+            Births(file)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import random
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -244,9 +247,22 @@ def test_only_the_days_of_a_stretch_are_read(tmp_path: Path) -> None:
         of_raw(tmp_path, Period(at(90 * DAY)))
 
 
-def test_a_state_of_another_version_is_not_asked(tables: Path, tmp_path: Path) -> None:
-    import sqlite3
+def test_of_two_states_the_one_with_the_newest_message_is_asked(
+    tables: Path, tmp_path: Path
+) -> None:
+    """A run that has only the job health now leaves the other state as it was."""
+    (tmp_path / "state").mkdir()
+    for name, change in (
+        ("measurements", "DELETE FROM steps"), ("health", "UPDATE place SET now = now + 1"),
+    ):  # fmt: skip
+        file = tmp_path / "state" / f"{name}.sqlite"
+        shutil.copy(tables / "state" / "measurements.sqlite", file)
+        with contextlib.closing(sqlite3.connect(file)) as db, db:
+            db.execute(change)
+    assert of_state(tmp_path).messages == of_state(tables).messages
 
+
+def test_a_state_of_another_version_is_not_asked(tables: Path, tmp_path: Path) -> None:
     assert from_state.of_state(tmp_path, Period()) is None
     (tmp_path / "state").mkdir()
     file = tmp_path / "state" / "measurements.sqlite"

@@ -319,6 +319,16 @@ def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) 
     assert count(tmp_path / "raw") == 3
 
 
+@pytest.mark.parametrize("name", ["a%20b", "[a]", "a\\b"])
+def test_a_folder_that_deltalake_cannot_open_is_refused(tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    out.mkdir()
+    for words in (("run", out), ("forget", "a", out), ("export", out, tmp_path / "to")):
+        status, text = said(*words)
+        assert status == 1 and "the path of a table must not contain" in text
+    assert not [*out.iterdir()]
+
+
 def test_certificates_of_a_device_go(tmp_path: Path) -> None:
     at = [1, 2]
     (tmp_path / "births.json").write_text(

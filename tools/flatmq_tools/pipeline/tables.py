@@ -27,6 +27,8 @@ _OLD = ("_query.json", "_batches", "batch=*", "day=*/batch=*", "open.parquet")
 """In the folder of a table of an early edition, which was Parquet by days."""
 _OTHERS = ("delta", "iceberg", "checkpoints/raw", "*.parquet")
 """In its OUT, or in its folder of landed files."""
+_UNOPENED = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\]")
+"""What deltalake does not open again, or at all, in the path of a folder."""
 _CAUSE = re.compile(r"\s*(\x1b\[\d*m)?↳(\x1b\[\d*m)?\s*")  # how deltalake shows one
 
 
@@ -42,8 +44,9 @@ def of(out: str | Path, name: str) -> str:
 def opened(table: str | Path) -> DeltaTable | None:
     """Return the table in a folder or at a URL, as it is now; None if there is none.
 
-    Raises TablesError if it is damaged.
+    Raises TablesError if it is damaged, or cannot be opened in that place.
     """
+    _check_path(table)
     try:
         return DeltaTable(str(table)) if DeltaTable.is_deltatable(str(table)) else None
     except DeltaError as error:
@@ -70,19 +73,31 @@ def is_run(folder: Path) -> bool:
 
 
 def check(out: str | Path) -> None:
-    """Raise TablesError if a URL cannot be reached, or a folder has tables of an early edition.
+    """Raise TablesError if no tables can be there, or if they are of an early edition.
 
     Nothing is changed.
     """
     if "://" in str(out):
         _reach(str(out))
         return
+    _check_path(out)
     patterns = [f"{table}/{name}" for table in (*BY_DAY, *SNAPSHOTS) for name in _OLD]
     found = next((path for each in (*patterns, *_OTHERS) for path in Path(out).glob(each)), None)
     if found is not None:
         raise TablesError(
             f"{found} is of an earlier edition of flatmq, whose tables this one cannot go on "
             f"with: name another folder, or move {out} away. Its tables stay readable as Parquet"
+        )
+
+
+def _check_path(folder: str | Path) -> None:
+    if "://" in str(folder):
+        return
+    path = Path(folder).absolute().as_posix()
+    if found := _UNOPENED.search(path):
+        raise TablesError(
+            f"the path of a table must not contain {found[0]}, with which deltalake cannot open "
+            f"it: {path}"
         )
 
 

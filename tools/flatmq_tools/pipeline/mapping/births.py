@@ -26,6 +26,10 @@ At = tuple[int, int]
 """When a message came: microseconds since 1970, and its offset for those that came together."""
 
 
+class BirthsError(ValueError):
+    """The file of certificates cannot be read; the text says what to do."""
+
+
 class Session(NamedTuple):
     """The metrics of a node or a device from a certificate on."""
 
@@ -92,7 +96,7 @@ class Sessions:
 class Births:
     """The certificates that are known; the newest of each node and device are kept in a file.
 
-    file   None to keep them in memory alone
+    file   None to keep them in memory alone. BirthsError if it is damaged
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -100,9 +104,18 @@ class Births:
         # In the order in which they were added: a batch that is done again adds its own again.
         self._known: dict[tuple[str, str], list[Session]] = {}
         if file is not None and file.exists():
-            for node, device, at, metrics in json.loads(file.read_text(encoding="utf-8")):
-                session = Session((at[0], at[1]), [tuple(metric) for metric in metrics])
-                self._known.setdefault((node, device), []).append(session)
+            try:
+                self._read(file)
+            except (ValueError, TypeError, LookupError) as error:
+                raise BirthsError(
+                    f"{file} is damaged ({error}): remove it. Aliases of Sparkplug B are then "
+                    "dead letters until the next birth certificates"
+                ) from error
+
+    def _read(self, file: Path) -> None:
+        for node, device, at, metrics in json.loads(file.read_text(encoding="utf-8")):
+            session = Session((at[0], at[1]), [tuple(metric) for metric in metrics])
+            self._known.setdefault((node, device), []).append(session)
 
     def add(self, messages: Iterable[tuple[str, bytes, int, int]]) -> None:
         """Add certificates: topic name, payload, microseconds since 1970, offset.

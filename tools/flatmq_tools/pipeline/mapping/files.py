@@ -100,7 +100,7 @@ def _file(name: str) -> File:
         return known
     if not File(name).is_file():
         raise MappingError(
-            f"--mapping must be a file or one of {', '.join(shipped())}, not {name!r}"
+            f"a mapping must be a file or one of {', '.join(shipped())}, not {name!r}"
         )
     return File(name)
 

@@ -42,7 +42,7 @@ from .figures import (
 from .period import UTC, Period
 
 _PARTS = (0.5, 0.95, 0.99)
-_STATES = ("measurements.sqlite", "health.sqlite")
+_STATES = ("health.sqlite", "measurements.sqlite")
 _EPOCH = datetime.datetime.fromtimestamp(0, UTC)
 
 
@@ -55,24 +55,35 @@ def of_state(
     None if no run has made a state there. If the tables are those of a `stretch` of time alone,
     so are the batches. Raises ReportError, PeriodError and StateError.
     """
-    for name in _STATES:
-        file = folder / "state" / name
-        store = Store.of_run(file)
-        if store is None:
-            continue
-        with store, store.reading() as db:
-            asked = _Asked(db, file, period)
-            figures = asked.figures
-            asked.ask()
-            figures.newest = values.newest(folder, figures)
-            values.out_of_time(figures, folder, *asked.period)
-            batches = shared.batches(progress.lines(folder), figures.since)
-            stretch = stretch or asked.period
-            figures.batches = shared.within(batches, figures.since, *stretch)
-            if figures.batches:
-                asked.waited()
-            return figures
-    return None
+    store = _furthest(folder / "state")
+    if store is None:
+        return None
+    with store, store.reading() as db:
+        asked = _Asked(db, store.file, period)
+        figures = asked.figures
+        asked.ask()
+        figures.newest = values.newest(folder, figures)
+        values.out_of_time(figures, folder, *asked.period)
+        batches = shared.batches(progress.lines(folder), figures.since)
+        stretch = stretch or asked.period
+        figures.batches = shared.within(batches, figures.since, *stretch)
+        if figures.batches:
+            asked.waited()
+        return figures
+
+
+def _furthest(folder: Path) -> Store | None:
+    """Return the state that has the newest message: it is that of the job that ran last."""
+    found = [store for name in _STATES if (store := Store.of_run(folder / name))]
+    found.sort(key=_now)
+    for store in found[:-1]:
+        store.close()
+    return found[-1] if found else None
+
+
+def _now(store: Store) -> int:
+    place = store.place()
+    return 0 if place is None or place.now is None else place.now
 
 
 class _Asked:
