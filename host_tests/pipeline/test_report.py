@@ -100,7 +100,8 @@ def test_the_figures_are_those_of_the_messages(fleet: Figures) -> None:
     assert [(gap.device, gap.missing) for gap in fleet.gaps] == [
         ("silent", None), ("steady", 2), ("steady", 1)
     ]  # fmt: skip
-    assert [(r.device, r.boot, r.at, r.starts) for r in fleet.reboots] == [("silent", 5, 150.5, 1)]
+    assert (silent.restarted_since, silent.restarted_until) == (150.5, 150.5)
+    assert (steady.restarted_since, steady.restarted_until) == (None, None)
     assert [(v.device, v.value) for v in fleet.newest] == [
         ("asleep", 21.5), ("silent", 21.5), ("steady", 20.59),
     ]  # fmt: skip
@@ -224,7 +225,7 @@ def hostile(fleet: Figures) -> Figures:
     curves = {name: [1.0, None, 2.0] for name in HOSTILE}
     band = [figures.Band(0, 1, 2, 3, 4)] * 3
     return dataclasses.replace(
-        fleet, devices=boards, reboots=[], gaps=[figures.Gap(n, 0, 1, 9) for n in HOSTILE],
+        fleet, devices=boards, gaps=[figures.Gap(n, 0, 1, 9) for n in HOSTILE],
         newest=[figures.Value(n, n, n, n, 0) for n in HOSTILE],
         out_of_time=[figures.OutOfTime(n, 1, 0) for n in HOSTILE],
         dead=[figures.Dead(n, 1, (n,)) for n in HOSTILE],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import from_raw, from_state, needs, page, terminal, values
+from . import from_state, needs, page, terminal, values
 from .figures import Figures
 from .period import UTC, Period
 
@@ -31,6 +31,8 @@ def main(
     with console.status("reading the state ...") as status, contextlib.ExitStack() as stack:
         figures = None if is_of_raw else from_state.of_state(tables, period)
         if figures is None:
+            from . import from_raw  # what Spark's tasks use takes half a second to import
+
             status.update("reading the table raw ...")
             made = from_raw.figures(tables, identity, mapping, period)
             figures, tables = stack.enter_context(made)

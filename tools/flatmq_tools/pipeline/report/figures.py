@@ -76,6 +76,9 @@ class Device(NamedTuple):
     lost_since: float | None = None
     """Between which arrivals readings were found missing, first and last."""
     lost_until: float | None = None
+    restarted_since: float | None = None
+    """The first arrivals of boots that began with a restart, of the first and the last."""
+    restarted_until: float | None = None
 
     @property
     def numbered(self) -> bool:
@@ -96,15 +99,6 @@ class Gap(NamedTuple):
     until: float
     missing: int | None
     """None if the device was silent."""
-
-
-class Reboot(NamedTuple):
-    """A boot's first arrival, and the starts since the boot before."""
-
-    device: str
-    boot: int
-    at: float
-    starts: int
 
 
 class OutOfTime(NamedTuple):
@@ -209,7 +203,6 @@ class Figures:
     """Of the devices that have most, in the order of time."""
     paused: int = 0
     """Devices that were silent for a while."""
-    reboots: list[Reboot] = field(default_factory=list)
     newest: list[Value] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
     out_of_time: list[OutOfTime] = field(default_factory=list)

@@ -36,13 +36,14 @@ from .figures import (
     Gap,
     Heard,
     Moment,
-    Reboot,
     ReportError,
 )  # fmt: skip
 from .period import UTC, Period
 
 _PARTS = (0.5, 0.95, 0.99)
 _STATES = ("health.sqlite", "measurements.sqlite")
+_Restarts = dict[str, tuple[int, float, float]]
+_NEVER = 0, None, None
 _EPOCH = datetime.datetime.fromtimestamp(0, UTC)
 
 
@@ -142,8 +143,12 @@ class _Asked:
         figures.wide = shared.wide(usual, figures.step)
         self._moments()
         self._heard(table)
-        self._reboots()
-        figures.devices = self._all_devices(table) if self._whole else self._some_devices(table)
+        boots = self._boots()
+        restarts = self._restarts(boots)
+        figures.devices = (
+            self._all_devices(table, restarts) if self._whole
+            else self._some_devices(table, boots, restarts)
+        )  # fmt: skip
         self._gaps()
         self._dead()
 
@@ -197,31 +202,31 @@ class _Asked:
 
     # Devices
 
-    def _all_devices(self, table: pa.Table) -> list[Device]:
+    def _all_devices(self, table: pa.Table, restarts: _Restarts) -> list[Device]:
         found = []
         for of in table.to_pylist():
             heard = of["heard"]
+            _, since, until = restarts.get(of["device"], _NEVER)
             found.append(
                 Device(
                     name=of["device"], boots=of["boots"], p50=of["delay_p50"], p95=of["delay_p95"],
                     p99=of["delay_p99"],
                     heard=None if heard is None else (heard - self.figures.since).total_seconds(),
+                    restarted_since=since, restarted_until=until,
                     **{name: of[name] for name in ("silent_s", "silent", "status")},
                     **dict[str, Any]({name: of[name] or 0 for name in _SUMS}),
                 )
             )  # fmt: skip
         return sorted(found, key=lambda device: device.name)
 
-    def _some_devices(self, table: pa.Table) -> list[Device]:
+    def _some_devices(
+        self, table: pa.Table, every: dict[str, Ints], restarts: _Restarts
+    ) -> list[Device]:
         """The devices of a stretch of time: what was before it is neither lost nor unheard."""
-        devices, figures = self._devices, self.figures
+        devices = self._devices
         _, pieces = self._periods.of_devices(self._low, self._high)
-        every = self._boots()
         inside = (every["first"] < self._high) & (every["last"] >= self._low)
         boots = Counter(every["device"][inside].tolist())
-        starts: dict[str, int] = {}
-        for reboot in figures.reboots:
-            starts[reboot.device] = starts.get(reboot.device, 0) + reboot.starts
         names = devices.names.to_pylist()
         status, status_at = (table[name].to_pylist() for name in ("status", "status_since"))
         until = _moment(self._high)
@@ -244,11 +249,12 @@ class _Asked:
                 silent_s = None if heard is None else (self._last - heard) / 1e6
                 said = status[n] if status_at[n] is None or status_at[n] < until else None
                 silent = silent_s is not None and silent_s > after[n] and said != "asleep"
+                starts, *restarted = restarts.get(names[n], _NEVER)
                 found[n] = Device(
-                    names[n], boots.get(number, 0), starts.get(names[n], 0), received, lost, 0,
+                    names[n], boots.get(number, 0), starts, received, lost, 0,
                     duplicates, reordered, p50, p95, p99,
                     None if heard is None else (heard - self._first) / 1e6,
-                    silent_s, silent, said,
+                    silent_s, silent, said, None, None, *restarted,
                 )  # fmt: skip
         for n, at in enumerate(status_at):
             if n not in found and at is not None and _moment(self._low) <= at < until:
@@ -257,15 +263,19 @@ class _Asked:
                 )  # fmt: skip
         return sorted(found.values(), key=lambda device: device.name)
 
-    def _reboots(self) -> None:
-        boots = self._boots()
+    def _restarts(self, boots: dict[str, Ints]) -> _Restarts:
+        """Return how often each device has started again, and when the first and last time."""
         starts, first = counts(boots)[0], boots["first"]
-        some = np.flatnonzero((starts > 0) & (first >= self._low) & (first < self._high))
-        some = some[np.argsort(first[some], kind="stable")]
-        names = self._devices.names.take(pa.array(self._devices.position(boots["device"][some])))
-        columns = (boots["boot"], (first - self._first) / 1e6, starts)
-        rows = zip(names.to_pylist(), *(each[some].tolist() for each in columns), strict=True)
-        self.figures.reboots = [Reboot(*row) for row in rows]
+        some = (starts > 0) & (first >= self._low) & (first < self._high)
+        device, place = np.unique(boots["device"][some], return_inverse=True)
+        number = np.bincount(place, starts[some], len(device)).astype(np.int64)
+        since, until = np.full(len(device), np.inf), np.full(len(device), -np.inf)
+        at = (first[some] - self._first) / 1e6
+        np.minimum.at(since, place, at)
+        np.maximum.at(until, place, at)
+        names = self._devices.names.take(pa.array(self._devices.position(device)))
+        rows = zip(number.tolist(), since.tolist(), until.tolist(), strict=True)
+        return dict(zip(names.to_pylist(), rows, strict=True))
 
     def _boots(self) -> dict[str, Ints]:
         """Return the numbers of all boots."""

@@ -38,7 +38,7 @@ def needs(figures: Figures) -> list[Need]:
         Need("losing", "Losing messages", "Numbers are missing between messages that came.",
              _items(figures, lambda d: d.lost > 0, lambda d: d.lost, _losing)),
         Need("restarting", "Restarting", "They started again: look at power, watchdog, memory.",
-             _restarts(figures)),
+             _items(figures, lambda d: d.reboots > 0, lambda d: d.reboots, _restarting)),
         Need("repeating", "Repeating old numbers", "Most of what they send has numbers that came "
              "before, and is dropped. If they start again without saying so, remove `boot` from "
              "their mapping.",
@@ -89,21 +89,13 @@ def _losing(of: Device) -> Item:
     return Item(of.name, text, of.lost_since, of.lost_until)
 
 
+def _restarting(of: Device) -> Item:
+    text = numbers.some(of.reboots, "restart")
+    return Item(of.name, text, of.restarted_since, of.restarted_until)
+
+
 def _repeating(of: Device) -> Item:
     return Item(of.name, numbers.some(of.duplicates, "message"), None)
-
-
-def _restarts(figures: Figures) -> list[Item]:
-    times: dict[str, list[float]] = {}
-    for reboot in figures.reboots:
-        times.setdefault(reboot.device, []).append(reboot.at)
-    found = []
-    for device in sorted(figures.devices, key=lambda d: (-d.reboots, d.name)):
-        if device.reboots:
-            seen = times.get(device.name, [])
-            since, until = min(seen, default=None), max(seen, default=None)
-            found.append(Item(device.name, numbers.some(device.reboots, "restart"), since, until))
-    return found
 
 
 def _topics(topics: Sequence[str], messages: int) -> str:
