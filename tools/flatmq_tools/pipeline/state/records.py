@@ -218,9 +218,8 @@ class Records:
         lists = {}
         for name, (group, rows) in self.lists.items():
             others, other_rows = more.lists[name]
-            lists[name] = (
-                np.concatenate([group, others + len(self)]), np.concatenate([rows, other_rows])
-            )  # fmt: skip
+            both = np.concatenate([group, others + len(self)])
+            lists[name] = both, groups.chained(rows, other_rows)
         return Records(self.kind, numbers, lists)
 
     def summed(self, *names: str) -> Records:
