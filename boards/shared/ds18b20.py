@@ -15,6 +15,7 @@ class DS18B20:
 
     def __init__(self, bus, roms) -> None:
         self._bus = bus
+        self._buf = b""  # what a sensor answers
         self._all = []
         for rom in roms:
             number = "".join(f"{byte:02x}" for byte in rom)
@@ -27,8 +28,7 @@ class DS18B20:
     def read(self, pack) -> bool:
         """Append degrees Celsius in sixteenths, exactly: four decimals.
 
-        Raises what `ds18x20` raises if a sensor is gone or a checksum is wrong; earlier
-        sensors are appended then.
+        Returns False also if a sensor is gone or a checksum is wrong; the others are appended.
         """
         done = True
         for i in range(len(self._all)):
@@ -37,11 +37,17 @@ class DS18B20:
 
     def _read(self, pack, i):
         rom, name = self._all[i]
-        return pack.number(name, self._sixteenths(rom) * 625, 4)
+        return self._answers(rom) and pack.number(name, self._sixteenths() * 625, 4)
 
-    def _sixteenths(self, rom):
-        buf = self._bus.read_scratch(rom)
-        value = buf[1] << 8 | buf[0]
+    def _answers(self, rom):
+        try:
+            self._buf = self._bus.read_scratch(rom)
+            return True
+        except Exception:  # ds18x20 raises a plain one for a wrong checksum
+            return False
+
+    def _sixteenths(self):
+        value = self._buf[1] << 8 | self._buf[0]
         return value - 65536 if value > 32767 else value
 
 

@@ -514,6 +514,19 @@ def test_a_sensor_that_fails_is_left_out(stand: Stand) -> None:
     assert watcher.pack(lambda pack: len(pack) == 3)["chip/temp"] == (Decimal("27.60"), "Cel")
 
 
+def test_a_dead_ds18b20_silences_no_other_on_its_bus(stand: Stand) -> None:
+    other = ROM[:-1] + b"\0"
+    both = f"{ATTACHED};one_wire[{other!r}] = one_wire[{ROM!r}]"
+    board, watcher = stand.started("pico_w", both)
+    names = [f"ds18b20/{rom.hex()}/temp" for rom in (ROM, other)]
+    for dead, name, alive in ((ROM, *names), (other, *reversed(names))):
+        board.do(f"pad = one_wire.pop({dead!r})")
+        watcher.pack(lambda pack, dead=name, alive=alive: dead not in pack and alive in pack)
+        board.do(f"one_wire[{dead!r}] = pad")
+        watcher.pack(lambda pack: set(names) < set(pack))
+    assert "ds18b20 failed\n" in board.output
+
+
 # What breaks at the start, what later, and the part that the status names.
 SPOOL = "import flatmq.spool; flatmq.spool.Spool.{} = lambda *a, **k: use('spool')"
 FAULTS = {

@@ -25,7 +25,9 @@ class DS18X20:
         for number in bench.one_wire:
             if rom == number:
                 found = bench.one_wire[number]
-        if not (found and self._measured):  # a sensor that has not measured yet says 85 degrees
+        if not found:  # nobody pulls the line down: each byte is 255
+            raise Exception("CRC error")
+        if not self._measured:  # a sensor that has not measured yet says 85 degrees
             found = b"\x50\x05\x4b\x46\x7f\xff\x0c\x10\x1c"
         for i in range(9):
             self.buf[i] = found[i]
