@@ -28,7 +28,8 @@ class DS18B20:
     def read(self, pack) -> bool:
         """Append degrees Celsius in sixteenths, exactly: four decimals.
 
-        Returns False also if a sensor is gone or a checksum is wrong; the others are appended.
+        Returns False also if a sensor is gone, has not measured, or a checksum is wrong; the
+        others are appended.
         """
         done = True
         for i in range(len(self._all)):
@@ -42,9 +43,14 @@ class DS18B20:
     def _answers(self, rom):
         try:
             self._buf = self._bus.read_scratch(rom)
-            return True
         except Exception:  # ds18x20 raises a plain one for a wrong checksum
             return False
+        return self._measured(self._buf)
+
+    def _measured(self, buf):
+        # Power on: 85 degrees, and 12 in a byte that is 16 if it has measured them. A bus that
+        # is held down: zeros, whose checksum is right; the configuration is never 0.
+        return buf[4] and (buf[0] != 0x50 or buf[1] != 5 or buf[6] != 12)
 
     def _sixteenths(self):
         value = self._buf[1] << 8 | self._buf[0]

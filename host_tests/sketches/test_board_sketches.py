@@ -527,6 +527,20 @@ def test_a_dead_ds18b20_silences_no_other_on_its_bus(stand: Stand) -> None:
     assert "ds18b20 failed\n" in board.output
 
 
+@pytest.mark.parametrize("scratchpad", ["50054b467fff0c101c", "00" * 9], ids=["reset", "zeros"])
+def test_what_a_ds18b20_has_not_measured_is_no_reading(scratchpad: str, stand: Stand) -> None:
+    """85 degrees after it had no power, and the zeros of a bus held down, whose checksum fits."""
+    board, watcher = stand.started("pico_w", ATTACHED)
+    name = f"ds18b20/{ROM.hex()}/temp"
+    assert watcher.pack()[name][0] == Decimal("-10.125")
+    board.do(f"one_wire[{ROM!r}] = bytes.fromhex({scratchpad!r})")
+    assert (
+        watcher.pack(lambda pack: pack.get(name, [0])[0] != Decimal("-10.125")).get(name) is None
+    )
+    board.do(f"one_wire[{ROM!r}] = bytes.fromhex('50054b467fff1010bd')")  # 85 degrees, measured
+    assert watcher.pack(lambda pack: name in pack)[name][0] == 85
+
+
 # What breaks at the start, what later, and the part that the status names.
 SPOOL = "import flatmq.spool; flatmq.spool.Spool.{} = lambda *a, **k: use('spool')"
 FAULTS = {
