@@ -15,6 +15,7 @@ _CHIP = 0x60
 _CTRL_HUM = 0xF2
 _CTRL_MEAS = 0xF4
 _DATA = 0xF7
+_RESET = 0x80000  # pressure and temperature before the first measurement
 
 
 class BME280:
@@ -25,7 +26,6 @@ class BME280:
         self._address = address
         self._data = bytearray(8)
         self._once = b"\x25"  # 1 sample of temperature and of pressure, forced mode
-        i2c.writeto_mem(address, _CTRL_HUM, b"\1")  # 1 sample of humidity
         low = i2c.readfrom_mem(address, 0x88, 26)
         self.t = struct.unpack_from("<Hhh", low, 0)
         self.p = struct.unpack_from("<Hhhhhhhhh", low, 6)
@@ -42,12 +42,16 @@ class BME280:
 
     def start(self) -> None:
         """Start a measurement, which takes 10 ms. OSError if the sensor is gone."""
+        # 1 sample of humidity, each time: a sensor that had no power has forgotten it.
+        self._i2c.writeto_mem(self._address, _CTRL_HUM, b"\1")
         self._i2c.writeto_mem(self._address, _CTRL_MEAS, self._once)
 
     def read(self, pack) -> bool:
         """Append degrees Celsius with two decimals, whole pascals, and percent with two decimals.
-        OSError if the sensor is gone."""
+        Returns False also if it has measured nothing. OSError if the sensor is gone."""
         self._i2c.readfrom_mem_into(self._address, _DATA, self._data)
+        if self._raw(0) == self._raw(3) == _RESET:  # it had no power for a moment
+            return False
         fine = fine_temperature(self.t, self._raw(3))
         done = pack.number(self._names[0], fine * 5 + 128 >> 8, 2)
         value = pressure(self.p, fine, self._raw(0))

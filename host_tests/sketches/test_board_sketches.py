@@ -541,6 +541,19 @@ def test_what_a_ds18b20_has_not_measured_is_no_reading(scratchpad: str, stand: S
     assert watcher.pack(lambda pack: name in pack)[name][0] == 85
 
 
+def test_a_bme280_that_had_no_power_measures_the_humidity_again(stand: Stand) -> None:
+    """Its reset switches that off: the register would hold the value for "skipped"."""
+    board, watcher = stand.started("pico_w", ATTACHED)
+    before = watcher.pack()["bme280/humidity"]
+    board.do("i2c[0x76][0xF2] = i2c[0x76][0xF4] = 0")
+    board.ask("turns")
+    assert [watcher.pack()["bme280/humidity"] for _ in range(2)] == [before, before]
+    # The reset comes between the measurement and the reading.
+    board.do("i2c[0x76][0xF7:0xFF] = bytes.fromhex('8000008000008000')")
+    after = watcher.pack(lambda pack: pack.get("bme280/humidity") != before)
+    assert not any(name.startswith("bme280") for name in after)
+
+
 # What breaks at the start, what later, and the part that the status names.
 SPOOL = "import flatmq.spool; flatmq.spool.Spool.{} = lambda *a, **k: use('spool')"
 FAULTS = {
