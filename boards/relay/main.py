@@ -36,7 +36,7 @@ client.start()
 try:
     while True:
         chip.feed()
-        if wifi.poll() or client.connected:
+        if wifi.poll(client.connected) or client.connected:
             client.poll(20)
         else:  # without Wi-Fi no name is looked up: that might never end
             time.sleep_ms(20)

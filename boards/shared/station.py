@@ -23,7 +23,6 @@ from flatmq.senml import Pack
 READY_MS = 1000  # from `start` to `read` of the sensors
 FLASH_MS = 50  # length of the flash with each reading
 BLINK_MS = 128  # on, then off, while the board identifies itself
-STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
 AWAKE_MS = 60000  # without a broker, until a board with a spool sleeps
 NEWS_MS = 600000  # until the status has new counts of failures; a first one is sent at once
 _LAST_SEQ = 1073741823
@@ -117,7 +116,7 @@ class Station:
         self._begun = False  # the sensors are measuring
         self.unsent = False  # the pack found no room yet
         self._due = ticks_add(ticks_ms(), READY_MS)
-        self._stuck = self._awake = self._dark = ticks_ms()
+        self._awake = self._dark = ticks_ms()
         self._known: int | None = None  # while it identifies itself, until when
         self._flash = self._lit = False
         self.led_on = False
@@ -172,7 +171,7 @@ class Station:
             self._error = self.client.error
             print(self._error or "connected")
         if self.client.connected:
-            self._stuck = self._awake = ticks_ms()
+            self._awake = ticks_ms()
             if self._greeted != self.client.stats.connects or (
                 self._news and ticks_diff(self._next, ticks_ms()) <= 0
             ):
@@ -293,15 +292,10 @@ class Station:
         """Return whether to poll the client: with Wi-Fi, or to notice that a connection ended."""
         if self._wifi is None:
             return True
-        up = self._wifi.poll()
-        if up != self._up:
-            self._up = up
-            self._stuck = ticks_ms()
-            if up:
-                self.client.ping()  # check whether the earlier connection still works
-        elif up and ticks_diff(ticks_ms(), self._stuck) > STUCK_MS:
-            self._stuck = ticks_ms()
-            self._wifi.restart()
+        up = self._wifi.poll(self.client.connected)
+        if up and not self._up:
+            self.client.ping()  # check whether the earlier connection still works
+        self._up = up
         if up and not self._has_time():
             return False  # certificates cannot be checked yet
         return up or self.client.connected

@@ -10,6 +10,7 @@ HELD_MS = 30000  # then DHCP is asked for an address, if the kept one was used u
 GRACE_MS = 5000  # after a loss: the driver of the ESP32 reconnects by itself
 FIRST_MS = 1000  # before the second try; then it doubles, up to LAST_MS
 LAST_MS = 60000
+STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
 _OFF_EVERY = 3  # failures in a row after which the radio is switched off and on
 
 
@@ -34,20 +35,28 @@ class Wifi:
         self._trying = False
         self._failed = 0
         self._wait = FIRST_MS
-        self._due = ticks_ms()
+        self._due = self._stuck = ticks_ms()
         self.kept = None
         self.up = False
         self.losses = 0
 
-    def poll(self) -> bool:
-        """Do what is due. Returns whether there is a connection with an address."""
+    def poll(self, online: bool) -> bool:
+        """Do what is due. Returns whether there is a connection with an address.
+
+        `online`: whether the broker is reached. If it is not for three minutes, the Wi-Fi is
+        restarted, in case that it carries nothing.
+        """
         up = self._wlan.isconnected()
+        if online or not up:
+            self._stuck = ticks_ms()
         if up != self.up:
             self._changed(up)
         elif not up:
             if ticks_diff(ticks_ms(), self._due) >= 0:
                 self._step()
-        elif self.kept and self.kept.fixed and ticks_diff(ticks_ms(), self._due) >= 0:
+        elif ticks_diff(ticks_ms(), self._stuck) > STUCK_MS or (
+            self.kept and self.kept.fixed and ticks_diff(ticks_ms(), self._due) >= 0
+        ):
             self.restart()
         return up
 
@@ -57,6 +66,7 @@ class Wifi:
         For a connection that is reported as up but carries nothing, as on the CYW43 after
         an access point has vanished.
         """
+        self._stuck = ticks_ms()
         self._drop(False)
         self._off()
         self._later()

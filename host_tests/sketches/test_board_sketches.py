@@ -265,6 +265,27 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     assert last >= 1
 
 
+@pytest.mark.parametrize("sketch", ["pico_w", "relay"])
+def test_a_wifi_that_is_connected_and_carries_nothing_is_restarted(
+    sketch: str, stand: Stand
+) -> None:
+    with Proxy(stand.host, stand.port) as proxy:
+        proxy.refuse()
+        device = stand.device(sketch)
+        watcher = stand.watcher(device)
+        board = stand.board("pico_w", device, port=proxy.port)
+        (board.folder / "main.py").write_text((BOARDS / sketch / "main.py").read_text())
+        board.boot("import wifi as w; w.STUCK_MS = 300; w.GRACE_MS = w.FIRST_MS = 50")
+        board.until("wifi.count('off') >= 2 and wifi[-1] == 'connect'")
+        board.do("w.STUCK_MS = 60000")
+        proxy.refuse(False)
+        watcher.status(b"online")
+        board.do("wifi[:] = []; w.STUCK_MS = 300")
+        turns = int(board.ask("turns"))
+        board.until(f"turns > {turns + 30}")  # 20 ms each, without Wi-Fi or news
+        assert board.ask("wifi") == "[]"
+
+
 def test_readings_of_an_outage_wait_on_flash(stand: Stand) -> None:
     """With the spool they even outlive the loss of power."""
     with Proxy(stand.host, stand.port) as proxy:

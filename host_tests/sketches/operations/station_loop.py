@@ -33,8 +33,8 @@ def made(chip, sensors, led, interval=1, parts=""):
     }
     settings["device"].update(watchdog=True, parts=parts)
     radio = wifi.Wifi("home", "s3cret")
-    radio.poll()
-    radio.poll()
+    radio.poll(False)
+    radio.poll(False)
     it = station.Station(settings, chip, sensors, led=led, wifi=radio, link=link)
     chip.watch()
     connect(it.client, link)
