@@ -10,6 +10,8 @@ HELD_MS = 30000  # then DHCP is asked for an address, if the kept one was used u
 GRACE_MS = 5000  # after a loss: the driver of the ESP32 reconnects by itself
 FIRST_MS = 1000  # before the second try; then it doubles, up to LAST_MS
 LAST_MS = 60000
+_WRONG = (-3, 15, 202, 204)  # status on a CYW43, reasons on an ESP32: the password
+_AWAY = (-2, 201)  # the same: no network has the name
 STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
 _OFF_EVERY = 3  # failures in a row after which the radio is switched off and on
 
@@ -21,7 +23,8 @@ class Wifi:
     awake: on the CYW43 of the Pico W, power saving loses packets and delays others by up to some
     100 ms. `up` is the last result of `poll`; `losses` counts lost connections. Nothing here
     blocks except switching the radio on: up to 2 s on a Pico W, which then loads its firmware.
-    `kept` is None, or a Kept with what is known from before a sleep.
+    `kept` is None, or a Kept with what is known from before a sleep. Each cause for which there is
+    no connection is printed once.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Wifi:
         self._failed = 0
         self._wait = FIRST_MS
         self._due = self._stuck = ticks_ms()
+        self._said: list[str] = []  # causes that were printed since the last connection
         self.kept = None
         self.up = False
         self.losses = 0
@@ -86,6 +90,7 @@ class Wifi:
         self.up = up
         if up:
             self._failed = 0
+            self._said.clear()
             self._wait = FIRST_MS
             self._due = ticks_add(ticks_ms(), HELD_MS)
         else:
@@ -99,7 +104,8 @@ class Wifi:
                 self._fail()
             else:
                 self._try()
-        except Exception:  # ESP-IDF has RuntimeErrors too; a kept record may be spoiled
+        except Exception as error:  # ESP-IDF has RuntimeErrors too; a kept record may be spoiled
+            self._say(repr(error))
             self._drop(True)
             self._off()
             self._later()
@@ -119,12 +125,26 @@ class Wifi:
     def _fail(self):
         self._drop(True)
         self._failed += 1
+        status = self._wlan.status()
         if self._failed % _OFF_EVERY:
             # Otherwise the ESP32 keeps trying, and answers the next connect with an error.
             self._wlan.disconnect()
+            if status == network.STAT_CONNECTING:  # it says why only now
+                status = self._wlan.status()
         else:
             self._off()
+        if status in _WRONG:
+            self._say("wrong password")
+        elif status in _AWAY:
+            self._say("no such network")
+        elif status != network.STAT_CONNECTING:
+            self._say("status " + str(status))
         self._later()
+
+    def _say(self, cause):
+        if cause not in self._said:
+            self._said.append(cause)
+            print(f"no Wi-Fi {self._key[0]}: {cause}")
 
     def _off(self):
         try:  # noqa: SIM105 (there is no contextlib on a board)

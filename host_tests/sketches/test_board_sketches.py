@@ -265,6 +265,31 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
     assert last >= 1
 
 
+@on_boards("pico_w", "esp32")
+def test_why_there_is_no_wifi_is_printed_once(name: str, stand: Stand) -> None:
+    quick = "import wifi as w; w.GRACE_MS = w.TRY_MS = 100; w.FIRST_MS = w.LAST_MS = 50"
+    device = stand.device(name)
+    watcher = stand.watcher(device)
+    board = stand.board(name, device)
+    board.boot(f"{quick};password = 'another';broken['wifi'] = RuntimeError(257)")
+    board.until("wifi.count('off') >= 2")
+    board.do("broken.clear()")
+    causes = {
+        "RuntimeError(257,)": "in_range = True",
+        "wrong password": "in_range = False",
+        "no such network": "in_range = True; password = None",
+    }
+    for cause, then in causes.items():
+        board.do("wifi[:] = []")
+        board.until("wifi.count('connect') >= 7")
+        assert board.output.count(f"no Wi-Fi home: {cause}\n") == 1
+        board.do(then)
+    watcher.status(b"online")
+    board.do("in_range = False; wifi[:] = []")
+    board.until("wifi.count('connect') >= 3")
+    assert board.output.count("no Wi-Fi home: no such network\n") == 2
+
+
 @pytest.mark.parametrize("sketch", ["pico_w", "relay"])
 def test_a_wifi_that_is_connected_and_carries_nothing_is_restarted(
     sketch: str, stand: Stand

@@ -54,6 +54,7 @@ MAY_BE_ON_HEAP = {
     },
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
     "updates_part": {"updates"},
+    "wifi": {"Wifi._step"},  # with each try to connect
 }
 
 

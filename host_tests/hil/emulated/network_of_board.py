@@ -3,6 +3,7 @@
 import time
 
 STA_IF = 0
+STAT_CONNECTING = 1
 JOINING_MS = 150
 
 desk = None
@@ -45,7 +46,7 @@ class WLAN:
         return _joined is not None and time.ticks_diff(time.ticks_ms(), _joined) >= JOINING_MS
 
     def status(self):
-        return 3 if self.isconnected() else 1
+        return 3 if self.isconnected() else STAT_CONNECTING
 
     def ifconfig(self):
         return ("127.0.0.1", "255.0.0.0", "127.0.0.1", "127.0.0.1")

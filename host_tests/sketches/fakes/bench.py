@@ -17,6 +17,7 @@ one_wire = {}  # scratchpads, 9 bytes, by number
 dht = None  # 5 bytes, None without one
 mcu_temperature = raw_temperature = None  # of an ESP32, by its kind
 in_range = True  # of the access point
+password = None  # of the network; None: each is right
 access_point = "020000000001", 6  # its BSSID and channel
 address = "10.0.0.7"  # what DHCP gives
 esp32 = False  # how the radio behaves

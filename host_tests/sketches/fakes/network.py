@@ -1,10 +1,13 @@
 """A fake network.WLAN with the habits of the two radios.
 
 CYW43: connects when asked to, and not again by itself. ESP32: goes on trying until `disconnect`,
-and raises OSError for a `connect` meanwhile. What is kept over sleep is seen in how they join.
+and raises OSError for a `connect` meanwhile; it says why only after that, and the CYW43
+only before. What is kept over sleep is seen in how they join.
 """
 
 import bench
+
+STAT_CONNECTING = 1001 if bench.esp32 else 1
 
 
 def country(code):
@@ -17,6 +20,7 @@ class WLAN:
 
     def __init__(self, interface):
         self._active = self._wanted = self._up = False
+        self._key = None
         self._address = None  # unless DHCP gives it
 
     def active(self, on=None):
@@ -45,7 +49,16 @@ class WLAN:
             bench.use("channel")
         bench.wifi.append("connect@" + str(channel) if asked else "connect")
         self._wanted = True
-        self._up = bench.in_range and (not asked or asked == bench.access_point)
+        self._key = key or self._key
+        self._up = self._hears() and (not asked or asked == bench.access_point)
+
+    def _hears(self):
+        return bench.in_range and bench.password in (None, self._key)
+
+    def status(self):
+        if bench.esp32:
+            return STAT_CONNECTING if self._wanted else 202 if bench.in_range else 201
+        return 0 if not self._wanted else -3 if bench.in_range else -2
 
     def ifconfig(self, to=None):
         if to is None:
@@ -70,6 +83,6 @@ class WLAN:
     def isconnected(self):
         if self._up and not bench.in_range:
             self._up = False
-        if bench.esp32 and self._wanted and bench.in_range:
+        if bench.esp32 and self._wanted and self._hears():
             self._up = True
         return self._up
