@@ -3,6 +3,8 @@
 A part is an object with a method `poll()`, which each turn of the station calls.
 """
 
+import sys
+
 from flatmq.port import const
 
 TYPE_CHECKING = const(0)
@@ -15,13 +17,26 @@ _FAULTS = (MemoryError, OSError)
 class Parts:
     """The parts of a station whose names are given, separated by commas.
 
-    ValueError if one is unknown.
+    One that cannot be loaded is counted as failed, and the others work. ValueError if a name is
+    unknown, or if a part cannot work with the station.
     """
 
     def __init__(self, station: "Station", names: str) -> None:
         self._station = station
-        self._names = names.replace(" ", "").split(",")
-        self._all = [_made(station, name) for name in self._names]
+        self._names: list[str] = []
+        self._all: list = []
+        for name in names.replace(" ", "").split(","):
+            try:
+                self._all.append(_made(station, name))
+                self._names.append(name)
+            except ValueError:
+                raise
+            except Exception as error:
+                slots = sys.modules.get("slots")  # the board can be updated over MQTT
+                if slots and slots.load()["state"] == "new":
+                    raise  # the version before returns
+                print(f"{name}: {error!r}")
+                station.count(name)
 
     def poll(self) -> None:
         """Have each part do what is due. One without memory, or a flash, does not stop others."""

@@ -10,10 +10,20 @@ from flatmq.ota import Updates
 PATH = "/ota.json"  # written by `flatmq image --ota-key`
 
 
+def said() -> dict:
+    """Return what /ota.json says. OSError if it is missing or damaged."""
+    try:
+        with open(PATH) as f:
+            found = json.load(f)
+        found["key"] = int(found["key"], 16)
+        return found
+    except (OSError, ValueError, KeyError, TypeError):
+        raise OSError(PATH + " is missing or damaged") from None
+
+
 def updates(station) -> Updates:
     """Return the part. A version is healthy once a reading of it is acknowledged."""
-    with open(PATH) as f:
-        said = json.load(f)
+    ota = said()
 
     def healthy():
         return station.seq > 0 and not station.unsent and not station.client.pending
@@ -21,9 +31,9 @@ def updates(station) -> Updates:
     station.updates = made = Updates(
         station.client,
         station.base,
-        said["board"],
-        int(said["key"], 16),
-        groups=tuple([name.encode() for name in said["groups"]]),
+        ota["board"],
+        ota["key"],
+        groups=tuple([name.encode() for name in ota["groups"]]),
         healthy=healthy,
     )
     return made

@@ -861,3 +861,29 @@ def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
     with switched_on(board):
         assert board.next() is None
     assert board.output[-1].startswith("ValueError: device.parts: crashs is not one of")
+
+
+@pytest.mark.parametrize("record", [None, "{", "{}"])
+def test_a_part_that_cannot_be_loaded_does_not_stop_the_rest(
+    record: str | None, stand: Stand
+) -> None:
+    device = stand.device("pico_w")
+    watcher = stand.watcher(device)
+    board = stand.board("pico_w", device, parts="logs,updates,prompt,time")
+    (board.folder / "lib" / "flatmq" / "log.mpy").unlink()
+    if record:
+        (board.folder / "ota.json").write_text(record)
+    board.boot()
+    watcher.status(b"online, failed: logs 1, prompt 1, updates 1")
+    assert watcher.pack(lambda pack: pack["seq"][0] == 2)
+    assert watcher.command("led", b"on") == b"done"
+    assert "logs: ImportError(\"no module named 'flatmq.log'\",)\n" in board.output
+    assert "updates failed\n" in board.output
+
+
+def test_a_new_version_whose_part_cannot_be_loaded_makes_way(stand: Stand) -> None:
+    board = stand.board("pico_w", stand.device("pico_w"), parts="updates")
+    (board.folder / "slot").write_text('{"state": "new"}')
+    with switched_on(board, "import slots"):
+        assert board.next() is None
+    assert board.output[-1] == "OSError: /ota.json is missing or damaged\n"

@@ -41,8 +41,7 @@ MAY_BE_ON_HEAP = {
         "_shown.<genexpr>",
     },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
-    "parts": {"_made"},
-    "prompt_part": {"prompt"},
+    "parts": {"Parts.__init__", "_made"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
@@ -53,7 +52,7 @@ MAY_BE_ON_HEAP = {
         *("keep", "store"),
     },
     "station": {"Station.__init__", "Station._greet.<listcomp>"},
-    "updates_part": {"updates"},
+    "updates_part": {"said", "updates"},
     "wifi": {"Wifi._step"},  # with each try to connect
 }
 
