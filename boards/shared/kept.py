@@ -33,7 +33,7 @@ class Kept:
         self._record: dict = {}
         try:
             record = json.loads(self._data)
-            if isinstance(record, dict) and "failures" in record:
+            if isinstance(record, dict) and isinstance(record.get("failures"), int):
                 self._record = record
         except ValueError:  # there is none
             pass
@@ -47,8 +47,10 @@ class Kept:
         record = self._record
         if record and record.get("ssid") != key[0]:
             self._record = {}
-        elif record and self._boot >= record.get("from", 0):
-            self._tried = True
+        elif record:
+            self._tried = True  # one of another form raises here, and is dropped
+            self._tried = self._boot >= record.get("from", 0)
+        if self._tried:
             if record["address"] and self._boot <= record["last"]:
                 self.fixed = True
                 wlan.ifconfig(tuple(record["address"]))
@@ -89,7 +91,9 @@ class Kept:
             record["last"], record["address"] = 0, None
             if not self.fixed and boots:
                 record["last"], record["address"] = self._boot + boots, wlan.ifconfig()
-            elif self.fixed and old and old["seconds"] == seconds:  # DHCP has not given it again
+            elif (
+                self.fixed and old and old.get("seconds") == seconds
+            ):  # DHCP has not given it again
                 record["last"], record["address"] = old["last"], old["address"]
             self._store(json.dumps(record).encode())
         except (OSError, RuntimeError) as error:  # RuntimeError: unknown errors of ESP-IDF

@@ -515,6 +515,22 @@ SLEEPS: dict[str, tuple[str, str, Callable[[str], list[str]]]] = {
         '{"ssid": "home", "failures": 0}',
         lambda name: ["off,on," + FRESH, KEPT[name]],
     ),
+    "a record with another time": (
+        "",
+        '{"ssid": "home", "failures": 0, "from": "now"}',
+        lambda name: ["off,on," + FRESH, KEPT[name]],
+    ),
+    "a record with other failures": (
+        "",
+        '{"ssid": "home", "failures": "none"}',
+        lambda name: [FRESH, KEPT[name]],
+    ),
+    "a record without the seconds": (
+        "",
+        '{"ssid": "home", "failures": 0, "last": 2000000000, "bssid": "", "channel": 0,'
+        ' "address": ["10.0.0.7", "", "", ""]}',
+        lambda name: ["10.0.0.7,connect", KEPT[name].partition(",")[2]],
+    ),
 }
 
 
