@@ -11,21 +11,31 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from station import Station
 
+_ALL = ("crashes", "ha", "logs", "prompt", "time", "updates")
 _FAULTS = (MemoryError, OSError)
 
 
+def named(setting: str) -> list[str]:
+    """Return the names in the setting, separated by commas. ValueError if one is unknown."""
+    names = setting.replace(" ", "").split(",")
+    for name in names:
+        if name not in _ALL:
+            raise ValueError(f"device.parts: {name} is not one of {', '.join(_ALL)}")
+    return names
+
+
 class Parts:
-    """The parts of a station whose names are given, separated by commas.
+    """The parts of a station that the setting names.
 
     One that cannot be loaded is counted as failed, and the others work. ValueError if a name is
     unknown, or if a part cannot work with the station.
     """
 
-    def __init__(self, station: "Station", names: str) -> None:
+    def __init__(self, station: "Station", setting: str) -> None:
         self._station = station
         self._names: list[str] = []
         self._all: list = []
-        for name in names.replace(" ", "").split(","):
+        for name in named(setting):
             try:
                 self._all.append(_made(station, name))
                 self._names.append(name)
@@ -78,10 +88,6 @@ def _made(station, name):
         from flatmq.timesync import TimeSync
 
         return TimeSync(station.client, station.base + b"time")
-    if name == "updates":
-        from updates_part import updates
+    from updates_part import updates
 
-        return updates(station)
-    raise ValueError(
-        f"device.parts: {name} is not one of crashes, ha, logs, prompt, time, updates"
-    )
+    return updates(station)

@@ -153,6 +153,16 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shown = said(*deploy, "--set", "wifi.ssid=home")
         assert " 0 unchanged" in shown
         assert "does not start with these settings: broker.host is empty" in shown
+        shown = said(
+            *deploy,
+            "--set",
+            "wifi.ssid=home",
+            "--set",
+            "broker.host=x",
+            "--set",
+            "device.parts=[/tim]",
+        )
+        assert "does not start with these settings: device.parts: [/tim] is not one of" in shown
         (there,) = _on(board, "import os; print(sorted(os.listdir('/')))")
         assert there == "['helper.mpy', 'lib', 'main.py', 'mine.txt', 'settings.json']"
         with _logs(board.address) as shown:

@@ -70,6 +70,9 @@ def test_settings_go_in_and_what_the_sketch_would_end_with_is_named(folder: Path
     assert "does not start" not in said("image", "pico")  # which needs no network
     shown = said("image", "pico", "--set", "device.interval=0")
     assert "device.interval must be a whole number from 1 to 86400" in shown
+    assert "does not start" not in said("image", "pico", "--set", "device.parts=crashes, time")
+    shown = said("image", "pico", "--set", "device.parts=crashes,[/tim]")
+    assert "does not start with these settings: device.parts: [/tim] is not one of crash" in shown
 
 
 def test_the_same_input_the_same_bytes(folder: Path) -> None:

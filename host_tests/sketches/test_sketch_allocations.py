@@ -41,7 +41,7 @@ MAY_BE_ON_HEAP = {
         "_shown.<genexpr>",
     },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
-    "parts": {"Parts.__init__", "_made"},
+    "parts": {"Parts.__init__", "_made", "named"},
     # Once for each connection: __call__, _prove and _verify, and the key of the password.
     "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},

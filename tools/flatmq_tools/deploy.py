@@ -47,7 +47,7 @@ def main(
             # A private key that no setting names does not stay on the board.
             remote.remove(path for path in board_tls.PATHS.values() if path not in files)
             for line in settings.remarks(ready, board.network):
-                console.print(line, highlight=False, soft_wrap=True)
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
         put(remote, files, console)
         remote.reset()
     console.print(

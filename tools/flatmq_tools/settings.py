@@ -110,14 +110,18 @@ def remarks(ready: dict[str, Any], network: str) -> list[str]:
 
     A sketch may also do without them.
     """
-    rules = runpy.run_path(str(FOLDER / "shared" / "settings.py"))
+    rules, parts = (
+        runpy.run_path(str(FOLDER / "shared" / f)) for f in ("settings.py", "parts.py")
+    )
     needed = ("wifi.ssid", "broker.host") if network == "wifi" else ()
     with tempfile.TemporaryDirectory(prefix="flatmq-settings-") as folder:
         file = Path(folder, OWN)
         file.write_text(json.dumps(ready), encoding="utf-8")
         try:
-            rules["load"](*needed, path=str(file))
-        except rules["SettingsError"] as error:
+            names = rules["load"](*needed, path=str(file))["device"]["parts"]
+            if names:
+                parts["named"](names)
+        except ValueError as error:
             why = str(error).removeprefix(f"{file}: ")
             return [f"A sketch of boards/ does not start with these settings: {why}"]
     return []
