@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hashlib
 import io
@@ -100,6 +101,34 @@ def test_a_board_that_is_not_there_is_a_sentence_soon(
     monkeypatch.setattr(prompt, "_GRANT_S", 0.2)
     with pytest.raises(ToolError, match="pico-1 does not answer: is it online, with"):
         _typed(near, key_file)
+
+
+def test_a_line_too_long_for_the_board_is_refused_and_the_next_one_runs(
+    board: Board, near: broker.Broker, key_file: Path
+) -> None:
+    text = _typed(near, key_file, "x = 1", f"x = {'1' * 800}", "x % 100", f"x = {'1' * 2000}", "x")
+    lines = text.splitlines()[1:]
+    assert lines[0] == "11"
+    assert lines[1].endswith("bytes too long for the board")
+    assert len(lines) == 3
+    assert lines[2].startswith("111")
+
+
+def test_a_broker_that_is_lost_is_no_silent_board(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt, "_ANSWER_S", 0.5)
+    with contextlib.ExitStack() as stack:
+        near = stack.enter_context(broker.embedded())
+        board = Board(near, key_file)
+        stack.callback(board.stop)
+
+        def read(_: str) -> str:
+            stack.close()
+            return "1"
+
+        with pytest.raises(ToolError, match="no connection to the broker: "):
+            prompt.main(Desk(near), "pico-1", key_file, read, Console(file=io.StringIO()))
 
 
 def test_a_push_that_nobody_answers_says_so(

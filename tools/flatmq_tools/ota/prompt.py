@@ -21,6 +21,8 @@ SECONDS = 600
 _ANSWER_S = 60.0
 _GRANT_S = 15.0
 _TURN_MS = 100
+_LARGEST = 2048  # bytes of a signed line that a board takes
+_TOPIC = 1200  # and around it, with the longest name of a board
 
 
 class Session:
@@ -50,6 +52,8 @@ class Session:
                 if key in said:
                     self._said.clear()
                     return said
+        if self._client.error:
+            raise ToolError(f"no connection to the broker: {self._client.error}")
         name = self._to.partition("/")[2]
         raise ToolError(f"{name} does not answer: is it online, with the part prompt?")
 
@@ -59,12 +63,18 @@ class Session:
         self._grant = str(self._await("grant", _GRANT_S)["grant"])
 
     def run(self, code: str) -> tuple[str, int]:
-        """Run code on the board; return what it printed, and the seconds that are left."""
-        self._n += 1
-        said = {"to": self._to, "grant": self._grant, "n": self._n, "seconds": SECONDS,
+        """Run code on the board; return what it printed, and the seconds that are left.
+
+        Raises ValueError for code that is too long, and ToolError.
+        """
+        said = {"to": self._to, "grant": self._grant, "n": self._n + 1, "seconds": SECONDS,
                 "code": code}  # fmt: skip
         text = json.dumps(said).encode()
         signed = text + b"\n" + base64.b64encode(keys.sign(self._key, text))
+        if len(signed) > _LARGEST:
+            more = len(signed) - _LARGEST
+            raise ValueError(f"the line is {more} bytes too long for the board")
+        self._n += 1
         self._client.publish(f"{self._to}/prompt/in".encode(), signed, 1)
         while (answer := self._await("n", _ANSWER_S))["n"] != self._n:
             pass
@@ -84,7 +94,7 @@ def main(
     Returns 0. Raises ToolError and TrustError.
     """
     console = console or Console()
-    client = desk.client("ota")
+    client = desk.client("ota", tx_size=_LARGEST + _TOPIC)
     session = Session(client, boards.base(board), keys.private(key))
     connect(client, session.subscription)
     with console.status(f"asking {board} ..."):
@@ -99,7 +109,10 @@ def main(
                 session.run("")
                 break
             if line.strip():
-                out, left = session.run(line)
+                try:
+                    out, left = session.run(line)
+                except ValueError as error:
+                    out = f"{error}\n"
                 console.print(out, end="", markup=False, highlight=False, soft_wrap=True)
         else:
             console.print("the session is over")
