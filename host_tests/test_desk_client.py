@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from brokers.core import types
 from brokers.fake import FakeBroker
 from flatmq import Client
-from flatmq_tools import broker
+from flatmq_tools import broker, desk_client
 from flatmq_tools.desk_client import Desk, connect, follow, retained, turns
+from flatmq_tools.errors import ToolError
 from observer import PATIENCE, until
 
 
@@ -79,6 +81,26 @@ def test_a_subscription_refused_after_a_reconnect_is_reported(
             if client.subscriptions[0].granted != b"\x80" and not seen:
                 fake.publish(b"dev/a/log", b"x", 0, 0)
         assert "dev/a/log" in seen
+
+
+def test_a_subscription_that_is_not_answered_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk_client, "PATIENCE_MS", 300)
+    with FakeBroker() as fake:
+        fake.withhold(types("SUBACK"))
+        with pytest.raises(ToolError, match=r"answers no subscription to dev/\+/log$"):
+            follow(Desk(fake).client("watch"), ["dev/+/log"], lambda topic, message: None)
+
+
+def test_a_subscription_on_which_the_broker_closes_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk_client, "PATIENCE_MS", 300)
+    with FakeBroker() as fake:
+        fake.answer_with("SUBACK", when=lambda _: bool(fake.end()))
+        with pytest.raises(ToolError, match=r"no subscription to dev/.*: closed"):
+            follow(Desk(fake).client("watch"), ["dev/+/log"], lambda topic, message: None)
 
 
 def test_what_is_retained_ends_though_boards_go_on(running: broker.Broker) -> None:

@@ -73,8 +73,11 @@ def connect(client: Client, *subscriptions: Subscription) -> None:
     while any(each.granted is None for each in subscriptions) and time.monotonic() < end:
         client.poll(TURN_MS)
     for each in subscriptions:
-        if each.granted is None or 0x80 in each.granted:
-            topics = b", ".join(each.filters).decode()
+        topics = b", ".join(each.filters).decode()
+        if each.granted is None:
+            why = f": {client.error}" if client.error else ""
+            raise ToolError(f"the broker answers no subscription to {topics}{why}")
+        if 0x80 in each.granted:
             raise ToolError(f"the broker refuses the subscription to {topics}")
 
 
