@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from cryptography import x509
 
 import peer
-from flatmq_rigs.certificates import CLIENT, HERE, Issued
+from flatmq_rigs.certificates import CLIENT, HERE, SERVER, Issued
 
 from .answering import answering
 
@@ -135,6 +135,32 @@ ADDRESSES = {
     "common name": lambda: [Issued("127.0.0.1", MIDDLE), MIDDLE],
     "another address": lambda: [Issued("127.0.0.1", MIDDLE, hosts=["127.0.0.2"]), MIDDLE],
 }
+
+
+# Parts of a certificate that are read only when they are used, spoiled so that nobody can.
+SPOILED = {
+    "version": ("a003020102", "a003020103"),
+    "extension": ("0603551d13", "0603551d0f"),  # a KeyUsage that is none
+    "extension, twice": ("0603551d13", "0603551d25"),
+    "curve": ("06082a8648ce3d030107", "06082a8648ce3d030105"),
+}
+
+
+class Spoiled(Issued):
+    """A certificate for here with such a part."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__("Spoiled", authority=True, hosts=HERE, usage=SERVER)
+        self._old, self._new = map(bytes.fromhex, SPOILED[part])
+
+    @property
+    def der(self) -> bytes:
+        assert self._old in super().der
+        return super().der.replace(self._old, self._new)
+
+    @property
+    def pem(self) -> bytes:
+        return ssl.DER_cert_to_PEM_cert(self.der).encode()
 
 
 @contextlib.contextmanager

@@ -174,6 +174,11 @@ AUTHORITY_ERRORS = [
     (_NO_SIGNER.pem, "No Signer: must be allowed to sign others (key usage)"),
     (_FOR_CLIENTS.pem, "For Clients: must be allowed to be a broker's (key usage)"),
     (_SMALL.pem, "Small Root: must have a key of RSA of 2048 to 4096 bits, or P-256"),
+    *(
+        (data, "ca.pem: has a certificate that cannot be read: ")
+        for part in odd.SPOILED
+        for data in (odd.Spoiled(part).der, odd.Spoiled(part).pem)
+    ),
 ]
 # The same of broker.tls.cert and broker.tls.key.
 OWN_ERRORS = [

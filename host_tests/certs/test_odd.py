@@ -74,6 +74,15 @@ def test_eight_intermediates(ca: str, tmp_path: Path) -> None:
     assert "--set broker.tls.ca=" in said.output
 
 
+def test_a_broker_whose_certificate_cannot_be_read(tmp_path: Path) -> None:
+    with odd.broker_with([odd.Spoiled("version")], tmp_path) as address:
+        said = flatmq("tls", address)
+    assert said.exit_code == 1
+    assert said.output == (
+        f"Error: {address}: has a certificate that cannot be read: 3 is not a valid X509 version\n"
+    )
+
+
 @pytest.mark.parametrize("name", odd.UNNOTICED)
 def test_what_boards_do_not_notice(name: str, ca: str, tmp_path: Path) -> None:
     make, text = odd.UNNOTICED[name]

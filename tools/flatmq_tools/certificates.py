@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,6 +166,29 @@ def day(when: datetime.datetime) -> str:
     return f"{when:%Y-%m-%d}"
 
 
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Raise ToolError for a certificate of `name` that cannot be read."""
+    try:
+        yield
+    except (
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+        UnsupportedAlgorithm,
+        ValueError,
+    ) as error:
+        raise ToolError(f"{name}: has a certificate that cannot be read: {error}") from error
+
+
+def whole(found: Iterable[x509.Certificate]) -> list[x509.Certificate]:
+    """Return the certificates, of which the parts that are parsed only with their use are read."""
+    found = list(found)
+    for each in found:
+        each.public_key(), each.extensions
+    return found
+
+
 def read(file: Path, name: str = "") -> list[x509.Certificate]:
     """Return all certificates in a file: PEM with any number of them, DER, or PKCS #7.
 
@@ -180,9 +203,13 @@ def read(file: Path, name: str = "") -> list[x509.Certificate]:
         (b"", load_der_pkcs7_certificates),
     )
     for mark, load in ways:
-        if mark in data:
-            with contextlib.suppress(ValueError, UnsupportedAlgorithm):
-                return load(data)
+        found: list[x509.Certificate] = []
+        with reading(name):
+            if mark in data:
+                with contextlib.suppress(ValueError, UnsupportedAlgorithm):
+                    found = load(data)
+            if found:
+                return whole(found)
     raise ToolError(f"{name}: must be a certificate in PEM or DER, not {_looks_like(data)}")
 
 

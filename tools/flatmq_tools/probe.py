@@ -109,7 +109,8 @@ def presented(host: str, port: int) -> Presented:
             closed = True
     messages = list(_messages(bytes(received)))
     kinds = [kind for kind, _ in messages]
-    chain = [x509.load_der_x509_certificate(der) for der in _certificates(messages)]
+    with certificates.reading(where):
+        chain = certificates.whole(map(x509.load_der_x509_certificate, _certificates(messages)))
     if not chain:
         raise ToolError(_why_no_tls(where, bytes(received), reason))
     # Until TLS 1.2 a broker that needs a client certificate ends the handshake without one.
@@ -229,8 +230,8 @@ def verified(host: str, port: int, found: Presented, ca: Path | None) -> Verdict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # of old authorities
         for der in [] if ca else context.get_ca_certs(binary_form=True):
-            with contextlib.suppress(ValueError):
-                verdict.trusted.append(x509.load_der_x509_certificate(der))
+            with contextlib.suppress(ToolError), certificates.reading("one of many"):
+                verdict.trusted += certificates.whole([x509.load_der_x509_certificate(der)])
     verdict.authority = _authority(found.chain, verdict.trusted)
     return verdict
 
