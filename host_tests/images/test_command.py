@@ -103,6 +103,9 @@ ERRORS = [
     (["pico", "--set", "ssid"], "--set ssid: must be KEY=VALUE"),
     (["pico", "--ota-version", "2"], "--ota-version needs --ota-key"),
     (["pico", "--out", "/proc/there/is.uf2"], "/proc/there/is.uf2: "),
+    (["pico_w", "--ota-key", __file__, "--ota-group", "a/b"], "'group/a/b': must be the name"),
+    (["pico_w", "--ota-key", __file__, "--ota-group", "#"], "'group/#': must be the name of a"),
+    (["pico_w", "--ota-key", __file__, "--ota-version", ""], "version: must be 1 to 32 printable"),
 ]
 
 

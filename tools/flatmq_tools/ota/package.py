@@ -19,6 +19,7 @@ from typing import Any
 from .. import boards, bytecode, contents
 from ..errors import ToolError
 from . import keys
+from .boards import base
 
 PIECE = 4096  # bytes that a board asks for at a time: a block of its flash
 RUN = "slots.mpy"  # stays on the board, whatever comes
@@ -175,7 +176,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Slots:
-    """The settings of a board that is updated over MQTT."""
+    """The settings of a board that is updated over MQTT. Raises ToolError."""
 
     key: Path
     """The public key, in PEM."""
@@ -183,6 +184,11 @@ class Slots:
     version: str = "1"
     counter: int = field(default_factory=lambda: int(time.time()))
     """Only versions with a larger one follow."""
+
+    def __post_init__(self) -> None:
+        _check_version(self.version)
+        for group in self.groups:
+            base(f"group/{group}")
 
 
 def settled(settings: dict[str, Any], slots: Slots | None) -> dict[str, Any]:
