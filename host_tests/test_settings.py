@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools import settings
+from flatmq_tools import board_tls, settings
 from flatmq_tools.errors import ToolError
+from flatmq_tools.ota import package
+from flatmq_tools.trust import TrustError
 
 EXAMPLE = {
     "device": {"name": "", "interval": 60},
@@ -61,6 +63,7 @@ def test_without_an_example_it_is_json_where_it_can_be(
         ("wifi.ssid=cabin", '{"wifi": "home"}', "wifi is not a table"),
         (None, "{", r"settings\.json: not JSON"),
         (None, "[]", r"settings\.json: must be an object"),
+        (None, "[" * 100_000, r"settings\.json: not JSON"),
     ],
 )  # fmt: skip
 def test_a_slip_is_an_error_that_says_what_there_is(
@@ -90,3 +93,33 @@ def test_files_are_relative_to_where_they_are_named(folder: Path) -> None:
 def test_without_any_file(tmp_path: Path) -> None:
     assert settings.load((), tmp_path) == {}
     assert settings.load(["wifi.ssid=home"], tmp_path) == {"wifi": {"ssid": "home"}}
+
+
+@pytest.mark.parametrize("broker", [5, None, [], {"tls": 5}, {"tls": None}])
+def test_a_table_that_is_none_is_left_to_the_sketch_which_names_it(
+    broker: object, folder: Path
+) -> None:
+    (folder / "settings.json").write_text(json.dumps({"broker": broker}))
+    ready = settings.load((), folder)
+    assert board_tls.prepare(ready) == ({"broker": broker}, {}, [])
+
+
+def test_a_pin_that_is_no_text_is_an_error(folder: Path) -> None:
+    (folder / "settings.json").write_text('{"broker": {"tls": {"pin": 5}}}')
+    with pytest.raises(TrustError, match=r"broker\.tls\.pin must be the SHA-256"):
+        board_tls.prepare(settings.load((), folder))
+
+
+@pytest.mark.parametrize(
+    ("device", "ready"),
+    [
+        (None, {"parts": "updates"}),
+        ({"parts": None}, {"parts": "updates"}),
+        ({"parts": " time , ha"}, {"parts": "time,ha,updates"}),
+        ({"parts": 5}, {"parts": "5,updates"}),  # which the sketch does not know
+        (["time"], ["time"]),
+    ],
+)
+def test_a_board_with_a_key_takes_updates(device: object, ready: object) -> None:
+    slots = package.Slots(Path("key.pub"))
+    assert package.settled({"device": device}, slots) == {"device": ready}

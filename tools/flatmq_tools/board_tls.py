@@ -14,6 +14,7 @@ from typing import Any
 from . import trust
 from .boards import Board
 from .errors import ToolError
+from .settings import tls
 
 FOLDER = "/tls/"
 PATHS = {"ca": f"{FOLDER}ca.der", "cert": f"{FOLDER}cert.der", "key": f"{FOLDER}key.der"}
@@ -26,7 +27,7 @@ def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes],
     The files map a path on the board to bytes; each remark is one line. Nothing changes if
     `broker.tls` sets nothing. Raises ToolError and TrustError.
     """
-    table = settings.get("broker", {}).get("tls", {})
+    table = tls(settings)
     if not any(table.get(key) for key in (*PATHS, "pin")):
         return settings, {}, []
     if table.get("key") and not table.get("cert"):
@@ -43,7 +44,7 @@ def prepare(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes],
     files: dict[str, bytes] = {}
     remarks: list[str] = []
     if table.get("pin"):
-        pins = trust.pins(table["pin"], "broker.tls.pin")
+        pins = trust.pins(str(table["pin"]), "broker.tls.pin")
         ready["pin"] = ",".join(base64.b64encode(pin).decode() for pin in pins)
     if table.get("ca") or table.get("cert"):
         files, remarks = _loaded(table)

@@ -66,14 +66,19 @@ def _check_address(broker: Any) -> None:
         raise ToolError(f"broker.port must be 1 to 65535, not {port}")
 
 
+def tls(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the table broker.tls, {} if there is none: a sketch names what is no table."""
+    broker = settings.get("broker")
+    table = broker.get("tls") if isinstance(broker, dict) else None
+    return table if isinstance(table, dict) else {}
+
+
 def _rooted(own: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings, with the whole path of each file."""
-    broker = own.get("broker")
-    table = broker.get("tls") if isinstance(broker, dict) else None
-    if isinstance(table, dict):
-        for key in FILES:
-            if table.get(key):
-                table[key] = str(folder / Path(str(table[key])).expanduser())
+    table = tls(own)
+    for key in FILES:
+        if table.get(key):
+            table[key] = str(folder / Path(str(table[key])).expanduser())
     return own
 
 
@@ -87,7 +92,7 @@ def _read(file: Path) -> dict[str, Any] | None:
         found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ToolError(f"{file}: not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ToolError(f"{file}: must be an object, {{...}}")

@@ -195,8 +195,10 @@ def settled(settings: dict[str, Any], slots: Slots | None) -> dict[str, Any]:
     """Return the settings of a station that takes updates."""
     if slots is None:
         return settings
-    device = settings.get("device", {})
-    parts = [name.strip() for name in device.get("parts", "").split(",") if name]
+    device = settings.get("device") or {}
+    if not isinstance(device, dict):  # the sketch names it
+        return settings
+    parts = [name.strip() for name in str(device.get("parts") or "").split(",") if name]
     if "updates" not in parts:
         parts.append("updates")
     return {**settings, "device": {**device, "parts": ",".join(parts)}}
