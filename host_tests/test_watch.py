@@ -110,6 +110,11 @@ def test_it_shows_what_boards_send(running: broker.Broker) -> None:
     assert "pico  temp 21.5 °C  humidity 40 %" in done.stdout
 
 
+def test_packs_that_did_not_come_are_counted(running: broker.Broker) -> None:
+    done = typed_command.flatmq("watch", running.address, "--packs", 2, "--seconds", "0.1")
+    assert (done.exit_code, done.output) == (1, "0 of 2 packs came\n")
+
+
 @pytest.mark.parametrize(
     ("address", "text"),
     [

@@ -124,4 +124,7 @@ def main(desk: Desk, seconds: float | None, packs: int | None) -> int:
     client.disconnect()
     for line in watch.trouble if console.is_terminal else ():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return 1 if packs is not None and watch.packs < packs else 0
+    if packs is not None and watch.packs < packs:
+        console.print(f"{watch.packs} of {packs} packs came", highlight=False)
+        return 1
+    return 0
