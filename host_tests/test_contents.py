@@ -149,3 +149,15 @@ def test_a_sketch_that_is_none(sketch: Path, tmp_path: Path) -> None:
     (sketch / "helper.py").write_text("x = 1\ndef\n")
     with pytest.raises(ToolError, match=r"helper\.py: line 2: "):
         contents.contents(sketch, {})
+    (sketch / "helper.py").write_bytes(b"# coding: latin-1\nx = '\xff'\n")
+    with pytest.raises(ToolError, match=r"helper\.py: 'utf-8' codec can't decode byte 0xff"):
+        contents.contents(sketch, {})
+    (sketch / "helper.py").write_bytes(b"x = 1\0\n")
+    with pytest.raises(ToolError, match=r"helper\.py: .*null bytes"):
+        contents.contents(sketch, {})
+
+
+def test_a_main_that_a_board_cannot_compile_is_named_here(sketch: Path) -> None:
+    (sketch / "main.py").write_text("match 1:\n    case 1:\n        pass\n")
+    with pytest.raises(ToolError, match=r"main\.py: (?s:.*)line 1"):
+        contents.contents(sketch, {})

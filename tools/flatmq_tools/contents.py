@@ -55,12 +55,15 @@ def contents(sketch: Path, settings: dict[str, Any], *, source: bool = False) ->
             modules[f"/lib/flatmq/{file.relative_to(bytecode.SOURCES).as_posix()}"] = file
     files: dict[str, bytes] = {}
     for path, file in modules.items():
-        if source or path == f"/{MAIN}":
+        if source:
             files[path] = file.read_bytes()
             continue
         module = path.removeprefix("/lib").removeprefix("/")
         made = bytecode.mpy(file.read_text("utf-8"), module, module.startswith("flatmq/"))
-        files[path.removesuffix(".py") + ".mpy"] = made
+        if module == MAIN:  # only for the errors that a board would find
+            files[path] = file.read_bytes()
+        else:
+            files[path.removesuffix(".py") + ".mpy"] = made
     if settings:
         files["/settings.json"] = json.dumps(settings, indent=1).encode() + b"\n"
     return dict(sorted(files.items()))
@@ -83,9 +86,11 @@ def _shared(sketch: Path) -> Path:
 def _imports(file: Path) -> set[str]:
     """Every module that the file may import, wherever in it the statement stands."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(file.read_text("utf-8"))
     except SyntaxError as error:
-        raise ToolError(f"{file}: line {error.lineno}: {error.msg}") from error
+        raise ToolError(f"{file}: line {error.lineno or 1}: {error.msg}") from error
+    except ValueError as error:  # no UTF-8; until Python 3.11 also a null byte
+        raise ToolError(f"{file}: {error}") from error
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
