@@ -96,6 +96,8 @@ def _check(path, name, value, default):
             letter = 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
             if not letter and (i == 0 or c not in b"-:._"):
                 wants = "letters, digits, and after the first one - : . _"
+    elif name == "wifi.country" and value and len(value.encode()) != 2:
+        wants = "two letters"  # the radio's own error is empty
     if wants:
         raise SettingsError(f"{path}: {name} must be {wants}")
 

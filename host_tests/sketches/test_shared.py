@@ -106,6 +106,9 @@ def test_what_the_file_says_is_what_is_read(tmp_path: Path) -> None:
         ({"device": {"name": "a/b"}}, "device.name must be letters"),
         ({"device": {"name": "-a"}}, "device.name must be letters"),
         ({"device": {"name": "ä"}}, "device.name must be letters"),
+        ({"wifi": {"country": "DEU"}}, "wifi.country must be two letters"),
+        ({"wifi": {"country": "d"}}, "wifi.country must be two letters"),
+        ({"wifi": {"country": "äö"}}, "wifi.country must be two letters"),
     ],
 )
 def test_an_error_names_the_key_and_no_value(told: Any, named: str, tmp_path: Path) -> None:
