@@ -91,9 +91,8 @@ class Kept:
             record["last"], record["address"] = 0, None
             if not self.fixed and boots:
                 record["last"], record["address"] = self._boot + boots, wlan.ifconfig()
-            elif (
-                self.fixed and old and old.get("seconds") == seconds
-            ):  # DHCP has not given it again
+            elif self.fixed and old and old.get("seconds") == seconds:
+                # DHCP has not given it again.
                 record["last"], record["address"] = old["last"], old["address"]
             self._store(json.dumps(record).encode())
         except (OSError, RuntimeError) as error:  # RuntimeError: unknown errors of ESP-IDF
