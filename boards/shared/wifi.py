@@ -10,10 +10,11 @@ HELD_MS = 30000  # then DHCP is asked for an address, if the kept one was used u
 GRACE_MS = 5000  # after a loss: the driver of the ESP32 reconnects by itself
 FIRST_MS = 1000  # before the second try; then it doubles, up to LAST_MS
 LAST_MS = 60000
-_WRONG = (-3, 15, 202, 204)  # status on a CYW43, reasons on an ESP32: the password
-_AWAY = (-2, 201)  # the same: no network has the name
 STUCK_MS = 180000  # with Wi-Fi but without a broker, until the Wi-Fi is restarted
 _OFF_EVERY = 3  # failures in a row after which the radio is switched off and on
+# What `status` says on a CYW43, and on an ESP32.
+_WRONG = (-3, 15, 202, 204)  # of the password
+_AWAY = (-2, 201)  # no network has the name
 
 
 class Wifi:
