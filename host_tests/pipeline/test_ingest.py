@@ -6,6 +6,8 @@ In both versions of MQTT, with the properties that messages carry.
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -290,3 +292,16 @@ def test_no_more_in_flight_than_the_ingest_takes(scripted: FakeBroker, writer: l
     until(lambda: writer.synced == 200)
     ingest.stop()
     assert list(map(int, payloads(writer))) == list(range(200))
+
+
+def test_the_ingest_takes_no_memory_for_pandas() -> None:
+    """Who asks for it afterwards gets it."""
+    program = (
+        "import sys; from flatmq_tools.pipeline import arrow; arrow.load()\n"
+        "from flatmq_tools.pipeline import landing\n"
+        "from flatmq_tools.pipeline.report import command\n"
+        "import pyarrow as pa; assert 'pandas' not in sys.modules\n"
+        "assert pa.table({'a': [1, 2]}).to_pandas()['a'].sum() == 3\n"
+        "import pandas; assert pa.array(pandas.Series([None, 'x'])).null_count == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

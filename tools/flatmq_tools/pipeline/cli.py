@@ -14,7 +14,10 @@ from .. import extras
 from ..durations import DURATION, duration
 from ..password import PASSWORD
 from ..typed import Reading, command
+from . import arrow
 from .report.period import Period, When, when
+
+_WITHOUT_SPARK = ("ingest", "export", "forget", "report")
 
 
 class _Command(click.Command):
@@ -30,6 +33,8 @@ class _Command(click.Command):
             raise click.ClickException(
                 "the pipeline needs Python 3.11 or later, and: pip install 'flatmq[pipeline]'"
             )
+        if self.name in _WITHOUT_SPARK:
+            arrow.load()
         try:
             return super().invoke(ctx)
         except (click.ClickException, BrokenPipeError):
