@@ -309,6 +309,25 @@ def test_a_message_that_waits_for_the_callback_outlives_disconnect(qos: int) -> 
         client.disconnect()
 
 
+@pytest.mark.parametrize("call", ["subscribe", "unsubscribe", "ping"])
+def test_a_request_leaves_while_a_message_waits_for_the_callback(call: str) -> None:
+    """Its acknowledgement, which is sent after the callback, keeps back whatever follows it."""
+    with FakeBroker() as fake:
+        client = MQTTClient("unit", fake.host, fake.port)
+        taken: list[bytes] = []
+        client.set_callback(lambda _, msg: taken.append(msg))
+        client.connect(timeout=2)
+        client.subscribe(b"a", 1)
+        fake.publish(b"a", b"1", 1)
+        while not client._queue:
+            client._client.poll(10)
+        getattr(client, call)(*[b"b"] * (call != "ping"))
+        request = "PINGREQ" if call == "ping" else call.upper()
+        assert fake.until(lambda: [p.name for p in fake.received][2:] == ["PUBACK", request], 5)
+        assert taken == [b"1"]
+        client.disconnect()
+
+
 def test_a_callback_that_has_received_others_is_not_called_again_without_memory() -> None:
     with broker.embedded() as near:
         client = MQTTClient("unit", near.host, near.port, keepalive=60)

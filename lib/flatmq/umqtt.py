@@ -205,11 +205,13 @@ class MQTTClient:
             c.abandon()
 
     def ping(self) -> None:
-        """Send PINGREQ.
+        """Send PINGREQ, once the callback has had the messages that wait for it.
 
         wait_msg() returns None when the broker has answered, and raises OSError if it does
         not answer in time.
         """
+        while self._queue and not self._depth:
+            self._call()  # until then no request leaves: see `_gate`
         self._ready()
         self._client.ping()
         self._pings += 1
@@ -339,6 +341,8 @@ class MQTTClient:
         self.pid = getattr(packet, "id", 0) or self.pid
         try:
             self._client.flush()
+            while self._early:  # until then no request leaves: see `_gate`
+                self._call()
             while self._awaited == packet and self._waits(packet):
                 self._work()
             if self._awaited != packet:
@@ -494,7 +498,7 @@ class MQTTClient:
             self._early = len(self._queue)
 
     def _gate(self, kept):
-        """Return whether acknowledgements may leave.
+        """Return whether acknowledgements may leave, and the requests behind them.
 
         They may once the callback has run, or is waiting itself.
         """
