@@ -14,7 +14,7 @@ import peer
 from brokers.scripted import fail
 from flatmq import MQTTError, stream_cpython, stream_tcp
 from unit.both_versions import CODES, VersionBench
-from unit.fake_link import Bench, Clock
+from unit.fake_link import Bench, Clock, raises
 
 
 class Dice(SimpleNamespace):
@@ -197,6 +197,37 @@ def test_disconnect_gives_up_after_its_time(queued: bool, room: int, bench: Vers
     assert bench.client.pending == queued, "what is not acknowledged is kept"
     bench.online()
     assert [p.payload for p in bench.published()] == [b"last"] * queued
+
+
+def test_disconnect_leaves_without_answers_that_are_held_back(bench: VersionBench) -> None:
+    bench.client.gate = lambda same: False
+    bench.feed(peer.publish(b"t", b"", 1, 1))
+    assert bench.client.disconnect() is True
+    assert bench.sent() == [(0xE0, b"")]
+
+
+def test_disconnect_leaves_if_the_gate_raises(bench: VersionBench) -> None:
+    """Nothing is acknowledged, and the error is raised as by poll()."""
+    bench.client.gate = raises(OSError(5, "the flash"))
+    bench.arrives(peer.publish(b"t", b"", 1, 1))
+    for call in (bench.client.poll, bench.client.disconnect):
+        with pytest.raises(OSError, match="the flash"):
+            call()
+    assert bench.sent() == [(0xE0, b"")]
+    assert (bench.client.state, bench.link.open) == ("offline", False)
+
+
+def test_disconnect_leaves_without_messages_that_may_not_be_sent_yet(bench: VersionBench) -> None:
+    """The broker has closed on two, and is to answer a PINGREQ first."""
+    bench.client.publish(b"t", b"1", 1)
+    bench.client.publish(b"t", b"2", 1)
+    bench.client.poll()
+    bench.lose()
+    bench.online()
+    bench.sent()
+    assert bench.client.disconnect() is True
+    assert [p.first for p in bench.sent()][-1] == 0xE0
+    assert bench.client.pending == 2
 
 
 @pytest.mark.parametrize("queued", [False, True])

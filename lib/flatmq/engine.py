@@ -117,7 +117,8 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                 room = False  # received packets waited for room to be acknowledged
             elif moved or not ms or ms < 0 or what:
                 if ms is None:
-                    moved = True if left or acks else c.end > sent
+                    # To `disconnect`, what may not be sent now is not left.
+                    moved = left > 0 or (c.leaving is None and (length(acks) > 0 or c.end > sent))
                 ms = yield moved
                 moved = False
             else:
@@ -486,7 +487,7 @@ def engine(c: "Client") -> "Generator[Any, Any, None]":
                         if not acks:
                             break
                         # AUTH, which alone may leave before CONNACK.
-                    elif acks and c.gate is not None:
+                    elif acks and c.gate is not None and c.leaving != b"":
                         calling = _HOOK
                         h = c.gate(None) is False
                         calling = 0

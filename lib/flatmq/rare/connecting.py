@@ -46,6 +46,9 @@ def _final(e, last):
 def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
     """Send everything queued and DISCONNECT (section 3.14), and close.
 
+    What may not be sent now, such as a message beyond the broker's Receive Maximum, is left out.
+    If `gate` raises, that is raised after DISCONNECT.
+
     Waits for the broker to close, for at most `timeout_ms` in all. Unacknowledged messages are
     kept for the next `start`; whatever comes in meanwhile is discarded.
 
@@ -61,6 +64,7 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
         load("checks").ms("timeout_ms", timeout_ms)
     end = ticks_add(port.ticks_ms(), timeout_ms)
     gone = False
+    failed = None  # what the gate has raised
     asked = c.leaving == b""  # this was interrupted after DISCONNECT: nothing may follow
     if c.state == "offline":
         return False
@@ -78,15 +82,18 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
             c.due = port.ticks_ms()
             return False
         if more is not False and more is not True:
-            raise more
+            if not c.connected or not isinstance(more, Exception):
+                raise more
+            failed = more
+            more = False
         if c.state != "online":
             break
-        if not more and not asked:
+        if not (asked or more or (c.large and c.large.sending)):
             asked = True
             c.leaving = b""  # nothing may follow
-            c.acks.extend(packet)
+            c.acks[0:] = packet  # instead of what the gate holds back
             continue
-        gone = asked and not more
+        gone = asked and not c.acks
         # Closing with unread bytes would reset the connection and lose what was sent.
         left = ticks_diff(end, port.ticks_ms())
         if left <= 0 or _ended(c):
@@ -97,6 +104,8 @@ def leave(c: "Client", timeout_ms: int, packet: bytes) -> bool:
         c.poll()
     elif c.state != "offline":
         load("dial", "").lost(c, _LEFT, "")
+    if failed:
+        raise failed
     return gone
 
 
