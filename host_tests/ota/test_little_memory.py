@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import dataclasses
 import json
 from typing import Any
 
@@ -44,6 +45,12 @@ def _turns(board: Board) -> int:
     return raised
 
 
+def _ten_minutes(board: Board) -> None:
+    Clock.ms += 600_000
+    _turns(board)
+    _turns(board)
+
+
 @pytest.mark.parametrize("what", ["load", "wanted"])
 def test_a_manifest_is_looked_at_again(
     what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
@@ -62,17 +69,13 @@ def test_a_manifest_is_looked_at_again(
 def test_ctrl_c_ends_no_update(
     what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the program goes on, so does the update; or it has failed, and the board says so."""
+    """If the program goes on, so does the update."""
     board.hears(OWN, push.manifest(MADE, "dev/b", key))
     with monkeypatch.context() as patch:
         Short(patch, fetch, what, error=KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             _turns(board)
     _turns(board)
-    if what == "_make_room":
-        assert board.said["state"] == "failed"
-        board.hears(OWN, push.manifest(MADE, "dev/b", key))  # with the next connection
-        _turns(board)
     assert board.resets
 
 
@@ -166,6 +169,57 @@ def test_the_record_is_what_the_flash_has(
     assert not board.resets
     board.hears(OWN, push.manifest(MADE, "dev/b", key))
     _turns(board)
+    assert board.resets
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "error"),
+    [
+        (slots, "store", MemoryError()),
+        (fetch, "_make_room", OSError(5, "the flash")),
+        (fetch.flash, "write", OSError(28, "full")),
+    ],
+)
+def test_an_update_that_has_failed_is_tried_again_without_another_manifest(
+    of: Any, name: str, error: Exception, board: Board, key: RSAPrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The connection stays, or the broker keeps the session, and sends nothing retained."""
+    with monkeypatch.context() as patch:
+        short = Short(patch, of, name, error=error)
+        board.hears(OWN, push.manifest(MADE, "dev/b", key))
+        assert _turns(board) == 0
+        assert (board.said["state"], short.calls) == ("failed", 1)
+    _ten_minutes(board)
+    assert board.resets
+    assert (board.folder / "b").read_bytes() == ARCHIVE
+
+
+def test_an_update_that_has_failed_makes_way_for_another(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a manifest that is refused meanwhile is reported."""
+    Short(monkeypatch, fetch, "_make_room")
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    _turns(board)
+    board.hears(b"group/attic/ota/manifest", b"no manifest")
+    _turns(board)
+    assert board.said["state"] == "refused"
+    board.hears(OWN, push.manifest(dataclasses.replace(MADE, counter=30), "dev/b", key))
+    _turns(board)
+    assert board.resets
+    assert board.updates.record["counter"] == 30
+
+
+def test_a_failure_that_cannot_be_reported_yet(
+    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    Short(monkeypatch, slots, "store")
+    Short(monkeypatch, json, "dumps", 3)  # after the first status, and "fetching"
+    _turns(board)
+    assert board.said["state"] == "failed"
+    _ten_minutes(board)
     assert board.resets
 
 

@@ -265,10 +265,17 @@ def test_exceptions_are_counted_until_it_works_again(board: Board, key: RSAPriva
 def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
     board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The broker is asked for it again: it may keep the session, or the connection stay."""
+    now = [0]
+    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+    board.restart(key)
     Short(monkeypatch, board.updates, "_collect")
-    board.hears(*_manifest(OWN, 20, key))
+    retained = _manifest(OWN, 20, key)
+    monkeypatch.setattr(board.client, "subscribe", lambda *_: board.hears(*retained))
+    board.hears(*retained)
     board.turns()
-    board.hears(*_manifest(OWN, 20, key))
+    assert not board.updates.work
+    now[0] = 5000
     board.turns(lambda right: [right])
     assert board.resets
 

@@ -89,8 +89,9 @@ class Updates:
         self._status = base + b"ota/status"
         self._topics = [base + b"ota/manifest"]
         self._topics += [b"group/" + group + b"/ota/manifest" for group in groups]
-        topics = self._topics + [self._piece]  # noqa: RUF005 (less code)
-        client.subscribe(topics, self._on_message, 1, True)
+        self._topics.append(self._piece)
+        client.subscribe(self._topics, self._on_message, 1, True)
+        self._lost = False  # there was no memory for a manifest
         self._source = 0  # the topic of a manifest that comes in,
         self._text: Any = None  # and what has come of it
         self._whole: dict[int, bytes] = {}  # the manifest that came last for each topic
@@ -121,6 +122,10 @@ class Updates:
             return
         self.due = port.ticks_ms()
         try:
+            if self._lost:  # the broker sends it again, even if it has kept the session
+                self.client.subscribe(self._topics, self._on_message, 1, True)
+                self._lost = False
+                raise MemoryError  # for the pause
             if self._whole:
                 self._begin(next(iter(self._whole)))
             if self.work:
@@ -160,11 +165,11 @@ class Updates:
     def stop(self) -> None:
         """Stop the update, and remove what came of it."""
         if self.work:
-            self.work.close()
-            self.work = None
             if self.sink:
                 self.sink.remove()
                 self.sink = None
+            self.work.close()
+            self.work = None
             self.to = ""
             self.tell("cancelled")
 
@@ -178,8 +183,9 @@ class Updates:
             return
         try:
             self._collect(message)
-        except MemoryError:  # it comes again with the next connection
+        except MemoryError:
             self._text = None
+            self._lost = True
 
     def _collect(self, message):
         """Keep a part of a manifest."""

@@ -26,6 +26,7 @@ _STEP = const(4095)  # bytes that are checked at a time, less one
 _TRIES = const(3)  # times that something else than what was signed may come
 _SPARE = const(16384)  # bytes of the flash that stay free
 _READY_MS = const(5000)  # between two calls of `ready`
+_RETRY_MS = const(600000)  # after a failure
 _RESET_MS = const(10000)  # for what waits to be acknowledged, before the reset
 
 
@@ -34,7 +35,7 @@ def begin(u: "Updates", source: int, text: bytes, about: int) -> None:
     try:
         said = wanted(u, text)
     except ValueError as error:
-        if not u.work:  # what is fetched goes on
+        if not u.work or u.state == "failed":  # else what is fetched goes on
             u.about = about
             u.tell("refused", str(error))
         collect()
@@ -44,34 +45,42 @@ def begin(u: "Updates", source: int, text: bytes, about: int) -> None:
     u.stop()
     u.origin = source
     u.counter = said["counter"]
-    u.about = about
-    u.to = said["version"]
-    u.work = work(u, said)
+    u.work = work(u, said, about)
 
 
-def work(u: "Updates", said: "dict[str, Any]") -> "Iterator[None]":
-    """Fetch what a manifest announces, check it, and reset. Each step is short."""
-    try:
-        yield from _steps(u, said)
-    except (Exception, KeyboardInterrupt) as error:
-        _ended(u)
-        if isinstance(error, ValueError):
+def work(u: "Updates", said: "dict[str, Any]", about: int) -> "Iterator[None]":
+    """Fetch what a manifest announces, check it, and reset. Each step is short.
+
+    What has failed is tried again after a while, or once the manifest comes again.
+    """
+    while True:
+        u.about = about
+        u.to = said["version"]
+        try:
+            yield from _steps(u, said)
+            u.work = None
+        except ValueError as error:
+            u.work = None
             u.tell("refused", str(error))
-            return
-        u.seen[u.origin] = 0  # the next connection tries again
-        u.tell("failed", repr(error))
-        if isinstance(error, KeyboardInterrupt):
+        except Exception as error:
+            u.seen[u.origin] = 0
+            try:  # noqa: SIM105 (there is no contextlib on a board)
+                u.tell("failed", repr(error))
+            except MemoryError:  # `poll` publishes it
+                pass
+        except KeyboardInterrupt:
+            u.work = work(u, said, about)  # if the program goes on, so does this
             raise
-    else:
-        _ended(u)
-
-
-def _ended(u):
-    u.work = None
-    if u.sink:
-        u.sink.close()
-        u.sink = None
-    collect()
+        finally:
+            if u.sink:
+                u.sink.close()
+                u.sink = None
+            collect()
+        if not u.work:
+            return
+        at = port.ticks_ms()
+        while not u.seen[u.origin] and ticks_diff(port.ticks_ms(), at) < _RETRY_MS:
+            yield
 
 
 def _steps(u, said):
