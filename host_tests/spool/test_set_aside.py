@@ -14,7 +14,9 @@ from unittest import mock
 
 import pytest
 
+import flatmq.aside
 import flatmq.flash
+import flatmq.store
 from conftest import ROOT
 from flatmq.message import Message
 from spool.board import Board
@@ -185,6 +187,32 @@ def test_a_flash_that_fails_meanwhile(board: Board, error: int) -> None:
     board.poll()
     assert (board.spool.pending, board.aside, board.got) == (0, [0], [1])
     assert (board.spool.stats.dropped, board.spool.stats.set_aside) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["_resize", "Store"])
+def test_without_memory_a_record_is_copied_later(name: str, board: Board) -> None:
+    """And those behind it are read where that stopped: none is skipped, and none comes twice."""
+    of = flatmq.store if name == "_resize" else flatmq.aside
+    right = getattr(of, name)
+    failures = [MemoryError()] * 5
+
+    def short(*given: object) -> object:
+        if any(board.spool._aside) and failures:
+            raise failures.pop()
+        return right(*given)
+
+    board.publish(0, topic=BAD)
+    board.publish(*range(1, 40))
+    raised = 0
+    with mock.patch.object(of, name, short):
+        for _ in range(1000):
+            try:
+                board.spool.poll(1)
+            except MemoryError:
+                raised += 1
+    assert raised == 5
+    assert board.got == list(dict.fromkeys(board.got)) == list(range(1, 40))
+    assert (board.spool.pending, board.aside, board.spool.stats.dropped) == (0, [0], 0)
 
 
 def test_nothing_was_set_aside(board: Board) -> None:

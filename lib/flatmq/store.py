@@ -419,10 +419,11 @@ class Store:
         here = self.seq
         self._leave()
         self.seq = seq
-        found = self.read() and self.seq == seq
-        self._leave()
-        self.seq = here
-        return found
+        try:
+            return self.read() and self.seq == seq
+        finally:  # also without memory
+            self._leave()
+            self.seq = here
 
     def count(self) -> int:
         """Return the number of records from `seq` on, according to their headers."""
