@@ -40,6 +40,8 @@ MAY_BE_ON_HEAP = {
     },
     # A client has one frame of it.
     "engine": {"engine"},
+    # When a board starts.
+    "flash": {"patiently"},
     # When a device is made, and its message is sent; the last of the device's is `update`.
     "ha": {
         "Component.pieces",
@@ -109,7 +111,7 @@ MAY_BE_ON_HEAP = {
     "senml": {"Pack.__init__", "Pack.__init__.<listcomp>", "_check_name"},
     "show": {"_numbers.<listcomp>"},
     "spool": {"Spool.__init__", "Spool._recover"},
-    # When it is loaded; the last is `count`.
+    # When a board starts, and a segment begins or ends; the last is `count`.
     "store": {
         "<module>",
         "Store.__init__",
@@ -118,6 +120,7 @@ MAY_BE_ON_HEAP = {
         "Store._load_segment",
         "Store._load_head",
         "Store._append_again",
+        "Store._remove",
         "Store.static string 74",
     },
     "stream_tcp": {"TCP.connect"},

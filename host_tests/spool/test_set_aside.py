@@ -189,6 +189,26 @@ def test_a_flash_that_fails_meanwhile(board: Board, error: int) -> None:
     assert (board.spool.stats.dropped, board.spool.stats.set_aside) == (0, 1)
 
 
+def test_a_file_of_them_that_cannot_be_read_now_is_read_by_the_next_call(board: Board) -> None:
+    for n in range(20):
+        board.publish(n, topic=BAD)
+        board.publish(n)
+        board.poll(60)
+    kept = board.aside
+    first = min(f.name for f in (board.folder / "s" / "dropped").iterdir())
+
+    def fails(path: str, mode: str):
+        if path.endswith(first):
+            raise OSError(errno.EIO, "the flash")
+        return real(path, mode)
+
+    real = flatmq.flash.access
+    with mock.patch("flatmq.store.access", fails):
+        others = board.aside
+    assert 0 < len(others) < len(kept) == 20
+    assert board.aside == kept
+
+
 @pytest.mark.parametrize("name", ["_resize", "Store"])
 def test_without_memory_a_record_is_copied_later(name: str, board: Board) -> None:
     """And those behind it are read where that stopped: none is skipped, and none comes twice."""

@@ -11,6 +11,7 @@ import itertools
 import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -25,6 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+import flatmq.journal
 import flatmq.port
 import flatmq.store
 import sizes
@@ -36,6 +38,8 @@ from unit.test_interrupts import CtrlC, at_each_line
 
 TOPICS = (b"t", b"a/longer/topic")
 PATIENCE = 2000  # polls
+ACCESS = flash.access
+EVER = 1 << 30
 
 
 def _payload(i: int, size: int) -> bytes:
@@ -499,12 +503,213 @@ def offline(tmp_path: Path, ticking: None) -> Board:
     return board
 
 
+class _Flash:
+    """A file system that fails to "open" or "read" files whose names end in `name`.
+
+    `fails` is how often. A file that could not be read once cannot be read until it is opened
+    again.
+    """
+
+    def __init__(self, what: str, name: str) -> None:
+        self.what = what
+        self.name = name
+        self.fails = 0
+
+    def access(self, path: str, mode: str) -> Any:
+        if self.what == "open":
+            self.check(path)
+            return ACCESS(path, mode)
+        file = ACCESS(path, mode)
+        dead: list[Exception] = []
+
+        def alive() -> None:
+            try:
+                self.check(path)
+            except OSError as e:
+                dead.append(e)
+            if dead:
+                raise dead[0]
+
+        return SimpleNamespace(
+            read=lambda: alive() or file.read(),
+            readinto=lambda buf: alive() or file.readinto(buf),
+            **{name: getattr(file, name) for name in ("seek", "write", "fileno", "close")},
+        )
+
+    def check(self, path: str) -> None:
+        if self.fails and path.endswith(self.name):
+            self.fails -= 1
+            raise OSError(errno.EIO, "the card is out")
+
+    def polls(self, board: Board, times: int = 100) -> int:
+        """Poll, and return how often that failed."""
+        count = 0
+        for _ in range(times):
+            try:
+                board.spool.poll(1)
+            except OSError:
+                count += 1
+        return count
+
+
+@pytest.fixture
+def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> _Flash:
+    made = _Flash(*request.param)
+    for module in (flatmq.store, flatmq.journal, flash):
+        monkeypatch.setattr(module, "access", made.access)
+    return made
+
+
+ways = pytest.mark.parametrize(
+    "failing", [("open", ".seg"), ("read", ".seg")], ids=["open", "read"], indirect=True
+)
+
+
 def test_a_segment_that_cannot_be_opened_for_lack_of_memory_is_read_later(offline: Board) -> None:
     offline.publish(*range(20, 40))
     offline.broker.up = True
     error = MemoryError("memory allocation failed")
     with mock.patch.object(flatmq.store, "access", side_effect=error), pytest.raises(MemoryError):
         offline.poll()
+    _all_arrive(offline)
+
+
+@ways
+def test_a_segment_that_cannot_be_read_now_is_read_later(
+    failing: _Flash, tmp_path: Path, ticking: None
+) -> None:
+    """Meanwhile the connection lives, and what comes in is handled."""
+    taken: list[bytes] = []
+    board = Board(tmp_path, on=lambda m: taken.append(m.payload), segment=512, head=0)
+    board.broker.up = False
+    board.publish(*range(40))
+    failing.fails = EVER
+    board.broker.up = True
+    board.broker.send(b"in")
+    assert failing.polls(board) > 50
+    assert taken == [b"in"]
+    failing.fails = 0
+    _all_arrive(board)
+
+
+@pytest.mark.parametrize("polls", [0, 10, 14])
+@ways
+def test_a_segment_that_cannot_be_read_at_the_start_is_read_later(
+    failing: _Flash, polls: int, tmp_path: Path, ticking: None
+) -> None:
+    """Even if others are read and removed, and the board starts again."""
+    board = Board(tmp_path, segment=512, head=0)
+    board.publish(*range(40), qos=2)
+    board.poll(polls)  # with 14, some are past PUBREC
+    board.spool.close()
+    failing.name = sorted(tmp_path.rglob("*.seg"))[0].name
+    failing.fails = EVER
+    for _ in range(2):
+        board.boot()
+        failing.polls(board)
+        board.spool.close()
+    failing.fails = 0
+    board.boot()
+    _all_arrive(board)
+    assert len(board.got) == 40
+    assert board.broker.complaints == []
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [(what, name) for name in ("head", "journal", ".seg") for what in ("open", "read")],
+    ids=" ".join,
+    indirect=True,
+)
+def test_the_newest_files_are_read_again_at_the_start(
+    failing: _Flash, tmp_path: Path, ticking: None
+) -> None:
+    """A spool that began without them would write over them, or send records again."""
+    board = Board(tmp_path, segment=4096, head=128 if failing.name == "head" else 0)
+    board.broker.acks = False
+    board.publish(*range(3), qos=2)
+    board.poll(20)
+    board.spool.close()
+    failing.fails = 2
+    board.boot()
+    board.poll()
+    assert (board.got, board.spool.pending, board.spool.stats.corrupt) == ([0, 1, 2], 0, 0)
+    assert (failing.fails, board.broker.complaints) == (0, [])
+
+
+@pytest.mark.parametrize("failing", [("open", "head")], ids=["open"], indirect=True)
+def test_a_head_that_is_made_again_keeps_its_records(
+    failing: _Flash, tmp_path: Path, ticking: None
+) -> None:
+    board = Board(tmp_path)
+    board.broker.up = False
+    board.publish(0, 1)
+    failing.fails = 1
+    errors = [OSError(errno.EIO, "write")]
+
+    def write(*arguments: Any) -> None:
+        if errors:
+            raise errors.pop()
+        flash.write(*arguments)
+
+    with mock.patch.object(flatmq.store, "write", write):
+        board.publish(2)
+    board.boot()
+    board.poll()
+    assert (failing.fails, board.got, board.spool.pending) == (0, [0, 1, 2], 0)
+
+
+@ways
+def test_a_segment_that_can_never_be_read_is_given_up_for_the_others(
+    failing: _Flash, tmp_path: Path, ticking: None
+) -> None:
+    board = Board(tmp_path, segment=512, head=0)
+    board.broker.up = False
+    board.publish(*range(40))
+    failing.name = sorted(tmp_path.rglob("*.seg"))[1].name
+    failing.fails = EVER
+    board.broker.up = True
+    assert failing.polls(board, 3000) > 500
+    assert (board.spool.pending, board.spool.stats.corrupt) == (0, 1)
+    assert board.got[0] == 0
+    assert board.got[-1] == 39
+    assert 40 - 512 // 35 <= len(board.got) < 40
+
+
+@ways
+def test_records_past_pubrec_that_can_never_be_read_hold_up_no_other(
+    failing: _Flash, tmp_path: Path, ticking: None
+) -> None:
+    board = Board(tmp_path, segment=512, head=0)
+    board.publish(*range(40), qos=2)
+    board.poll(14)
+    board.spool.close()
+    failing.name = sorted(tmp_path.rglob("*.seg"))[0].name
+    failing.fails = EVER
+    board.boot()
+    failing.polls(board, 1500)
+    board.publish(*range(40, 60), qos=2)
+    board.poll()
+    assert board.spool.pending == 0
+    assert set(range(14, 60)) <= set(board.got)
+
+
+def test_a_segment_whose_removal_was_reported_as_failed_is_gone(
+    offline: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = flatmq.store.os.remove
+    failures = [OSError(errno.EIO, "the card")]
+
+    def removes(path: str) -> None:
+        remove(path)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(flatmq.store.os, "remove", removes)
+    offline.broker.up = True
+    with pytest.raises(OSError, match="the card"):
+        offline.poll()
+    offline.publish(*range(20, 40))
     _all_arrive(offline)
 
 

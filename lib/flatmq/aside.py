@@ -49,8 +49,14 @@ def read(folder: str, segment: int) -> "Iterator[tuple[int, bytes, bytes]]":
         return
     store = _open(folder, segment)
     try:
-        while store.read():
-            yield store.first, bytes(store.topic), bytes(store.payload)
-            store.advance()
+        while store.seq < store.next:
+            try:
+                found = store.read()
+            except OSError:  # what is in this file may be read by the next call
+                store.give_up()
+                continue
+            if found:
+                yield store.first, bytes(store.topic), bytes(store.payload)
+                store.advance()
     finally:
         store.close()

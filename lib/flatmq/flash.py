@@ -60,6 +60,16 @@ def reopen(path: str):
         return access(path, "w+b")
 
 
+def patiently(load, *arguments):
+    """Call a function that reads what is on the flash, and again if it raises OSError, twice."""
+    for _ in range(2):
+        try:
+            return load(*arguments)
+        except OSError:
+            pass
+    return load(*arguments)
+
+
 def close(f) -> None:
     """Close a file, ignoring errors.
 

@@ -5,7 +5,7 @@ The journal is a file of a few bytes, rewritten in place. littlefs stores a file
 fortieth of an erase.
 """
 
-from .flash import START, access, close, crc, get, put, reopen, sync, write
+from .flash import START, access, close, crc, get, patiently, put, reopen, sync, write
 from .port import const
 
 # Packet identifiers of records. Lower ones are for messages that do not go through the spool.
@@ -18,6 +18,8 @@ _FORMAT = const(0x4A)
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
+    from typing import Any
+
     from .rare.handover import Handover
 
 # Found without the miss in the module that a builtin costs.
@@ -45,12 +47,16 @@ class Journal:
         self.acked = 0
         self.changed = False
         self._saved = -1  # the checksum of the data on flash
-        self._file = None
-        try:
-            self._file = access(path, "r+b")
-            self._restore(bytearray(self._file.read()))
+        self._file: Any = None
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            self._restore(patiently(self._load))
         except OSError:
             pass
+
+    def _load(self):
+        self.close()
+        self._file = access(self._path, "r+b")
+        return bytearray(self._file.read())
 
     def _restore(self, buf):
         if _len(buf) < _HEAD + 4 or buf[0] != _FORMAT:

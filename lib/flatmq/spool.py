@@ -151,7 +151,10 @@ class Spool:
             # Records before this number may have been sent before the reboot: how far the broker
             # had acknowledged is on flash only now and then.
             self._before = self._store.next
-            self._feed(_DUP)
+            try:  # noqa: SIM105 (there is no contextlib on a board)
+                self._feed(_DUP)
+            except OSError:  # `poll` tries again
+                pass
             client.gate = self._gate
 
     # The interface for applications
@@ -189,7 +192,8 @@ class Spool:
 
         Records are handed to the client while it has room, and removed once they are
         acknowledged. Flash access takes time in addition to `ms`. Raises OSError if the
-        flash fails, and MemoryError; the next call tries again.
+        flash fails, and MemoryError; the next call tries again. A record that cannot be read in
+        a thousand calls is given up, with those behind it in its file.
         """
         if self._interrupted:
             self._recover()
@@ -216,12 +220,19 @@ class Spool:
         self._journal.close()
 
     def _poll(self, ms):
-        if self._client.state == "online":
-            self._feed(0)
         try:
+            if self._client.state == "online":
+                self._try_feed(ms)
             return self._client.poll(ms)
         finally:  # even after an error: records freed now may make the missing room
             self._take()
+
+    def _try_feed(self, ms):
+        try:
+            self._feed(0)
+        except Exception:  # the connection lives on
+            self._client.poll(ms)
+            raise
 
     def _recover(self):
         """Read the store again, after Ctrl-C. The flash always has a whole state."""
@@ -321,11 +332,24 @@ class Spool:
     def _load(self):
         """Read the next record unless it is ready. Returns False if there is none."""
         if not self._ready:
-            self._ready = self._store.read()
+            self._ready = self._read()
             if self._store.bad != self.stats.corrupt:
                 self.stats.corrupt = self._store.bad
                 self.pending = self._to - self._from + self._store.count()
         return self._ready
+
+    def _read(self):
+        n = self._store.seq
+        try:
+            return self._store.read()
+        finally:
+            if n != self._store.seq:
+                self._forget(n)
+
+    def _forget(self, seq):
+        """Forget the records from `seq` on to the next one: they have been given up."""
+        n = self._store.seq
+        self._journal.retain(self._pid(n), IDS - n + seq)
 
     def _hand_over(self, dup):
         """Hand over the record that is ready, or skip it. Returns False if it has to wait."""

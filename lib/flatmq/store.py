@@ -17,13 +17,28 @@ appended to it.
 """
 
 import os
+from errno import ENOENT
 
-from .flash import FULL, START, access, close, crc, get, put, reopen, sync, sync_folder, write
+from .flash import (
+    FULL,
+    START,
+    access,
+    close,
+    crc,
+    get,
+    patiently,
+    put,
+    reopen,
+    sync,
+    sync_folder,
+    write,
+)
 from .port import const
 
 RECORD = const(9)  # bytes of a record's header
 _NUMBER = const(4)  # bytes of the head before its records: the number of the first record
 _SUFFIX = const(".seg")
+_TRIES = const(1000)  # to read a file, until it is taken for damaged
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -44,7 +59,8 @@ class Store:
     record read last is in `first` (the first byte of its PUBLISH), `topic` and `payload`, which
     are reused. `bad` counts places with a damaged record, `skipped` the records lost there.
 
-    If the flash fails, a call raises OSError. It has no effect then, and may be repeated.
+    If the flash fails, a call raises OSError. It has no effect then, and may be repeated. A file
+    that cannot be read in a thousand tries is damaged.
     """
 
     def __init__(
@@ -76,13 +92,14 @@ class Store:
         self._in_size = 0  # bytes in it
         self._at = 0  # where the next record begins
         self._n = 0  # its size
+        self._tries = 0  # to read it, that failed
         self.next = self.seq = 0
         names = self._names()
         self._load_segments(sorted(n for n in map(_number, names) if n >= 0))
         end = self._ends[-1] if self._ends else 0
         if "head" in names:
             try:
-                self._load_head(end)
+                patiently(self._load_head, end)
             except OSError:
                 self.bad += 1
         if not (names or self.next):
@@ -105,10 +122,14 @@ class Store:
             if self._ends and self._ends[-1] > n:
                 self._ends[-1] = n
             try:
-                self._load_segment(n, n == found[-1])
+                patiently(self._load_segment, n, n == found[-1])
             except OSError:
-                self.bad += 1
                 self.next = n + self._segment // RECORD + 1
+                if n == found[-1]:
+                    self.bad += 1
+                else:  # to be read later
+                    self._firsts.append(n)
+                    self._ends.append(self.next)
 
     def _load_segment(self, first, is_last):
         f = access(self._path(first), "r+b")
@@ -134,7 +155,10 @@ class Store:
             if f is not None:
                 close(f)
         if n == first and self._out is None:
-            os.remove(self._path(first))
+            try:  # noqa: SIM105 (there is no contextlib on a board)
+                os.remove(self._path(first))
+            except OSError:  # the next start tries again
+                pass
         else:
             self._firsts.append(first)
             self._ends.append(n)
@@ -258,6 +282,7 @@ class Store:
             at = 0
         if self._head_file is None:
             self._head_file = reopen(self._folder + "/head")
+            at = 0  # it may have been made again
         self._head_file.seek(at)
         write(self._head_file, self._head, at, self._head_end + n - at)
         sync(self._head_file)
@@ -370,10 +395,13 @@ class Store:
         """Remove segment `i`, which must not be open for appending."""
         if self._in is not self._head_file:
             self._leave()
-        os.remove(self._path(self._firsts[i]))
+        try:
+            os.remove(self._path(self._firsts[i]))
+        except OSError as e:
+            if e.errno != ENOENT:  # it is gone
+                raise
         self._firsts.pop(i)
         self._ends.pop(i)
-        sync_folder(self._folder)
 
     def _leave(self):
         """Close the file being read, unless it is open for appending."""
@@ -396,16 +424,11 @@ class Store:
     def read(self) -> bool:
         """Read record `seq`, or the first readable one after it.
 
-        Returns False if there is none.
+        Returns False if there is none. Raises OSError if it cannot be read now.
         """
         while self.seq < self.next:
-            if self.seq >= self._in_end:
-                self._try_seek()
-            else:
-                self._n = self._try_read()
-                if self._n:
-                    return True
-                self._give_up()
+            if self._try_read():
+                return True
         return False
 
     def advance(self) -> None:
@@ -414,8 +437,10 @@ class Store:
         self.seq += 1
 
     def look(self, seq: int) -> bool:
-        """Read record `seq`, which is before the next one to be read. Returns False if that fails.
-        The next `read` repeats what it read last, unless `advance` has been called since."""
+        """Read record `seq`, which is before the next one to be read. Returns False if it is lost.
+
+        The next `read` repeats what it read last, unless `advance` has been called since. OSError.
+        """
         here = self.seq
         self._leave()
         self.seq = seq
@@ -432,20 +457,27 @@ class Store:
             n += max(0, end - max(self._firsts[i], self.seq))
         return n
 
-    def _try_seek(self):
+    def _try_read(self):
+        """Do the next step of reading. Returns whether a record was read."""
         try:
-            self._seek()
+            if self.seq >= self._in_end:
+                self._seek()
+                return False
+            self._n = self._read(self._in, self._at, self.seq, self._in_size)
+            self._tries = 0
+            if self._n:
+                return True
         except OSError:
-            self._give_up()
+            self.close()  # so that it is opened again
+            self._tries += 1
+            if self._tries < _TRIES:
+                raise
+            os.listdir(self._folder)  # if that fails too, it is not the file
         except MemoryError:  # the next read tries again
             self._leave()
             raise
-
-    def _try_read(self):
-        try:
-            return self._read(self._in, self._at, self.seq, self._in_size)
-        except OSError:
-            return 0
+        self.give_up()
+        return False
 
     def _read(self, f, at, seq, size):
         """Read a whole record. Returns its size, 0 if it is damaged."""
@@ -479,21 +511,26 @@ class Store:
     def _seek(self):
         """Go to record `seq`, or to the first one after it."""
         self._leave()
-        i = 0
-        while i < _len(self._ends) and self._ends[i] <= self.seq:
-            i += 1
+        i = self._find()
         if i < _len(self._ends):
             self._enter(i)
-        elif self.seq < self._head_next:
+        elif self.seq < self._head_next > self._head_first:
             self.seq = max(self.seq, self._head_first)
             self._in_end = self._head_next
             if self._head_file is None:
-                self._head_file = reopen(self._folder + "/head")
+                self._head_file = access(self._folder + "/head", "r+b")
             self._in = self._head_file
             self._in_size = self._head_end
             self._hop(self._head_first, _NUMBER)
         else:
             self.seq = self.next
+
+    def _find(self):
+        """Return the index of the first segment that ends after record `seq`."""
+        i = 0
+        while i < _len(self._ends) and self._ends[i] <= self.seq:
+            i += 1
+        return i
 
     def _enter(self, i):
         self.seq = max(self.seq, self._firsts[i])
@@ -516,15 +553,19 @@ class Store:
             seq += 1
         self._at = at if seq == self.seq else self._in_size
 
-    def _give_up(self):
+    def give_up(self) -> None:
         """Give up record `seq`, which cannot be read, and those behind it in its file."""
+        i = self._find()
+        end = self._head_next
+        if i < _len(self._ends):
+            end = self._ends[i]
+            self._ends[i] = self.seq
+            if i + 1 == _len(self._ends):
+                self._seal()
         self.bad += 1
-        self.skipped += self._in_end - self.seq
-        if self._in is self._out:
-            self._seal()
-        if self._in is not self._head_file and self._in_end in self._ends:
-            self._ends[self._ends.index(self._in_end)] = self.seq
-        self.seq = self._in_end
+        self.skipped += end - self.seq
+        self.seq = end
+        self._tries = 0
         self._leave()
 
     def _path(self, seq):
