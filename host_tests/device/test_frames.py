@@ -72,7 +72,7 @@ MAY_BE_ON_HEAP = {
     "dial": {"static string 149", "other", "lost"},
     "hello": {"parts_of", "ask", "static string 159"},  # the last is `update`
     "methods": {"static string 86.run"},  # in `get`
-    "rare/parts": {"publish_from", "Parts.publish"},
+    "rare/parts": {"publish_from", "Parts.publish", "Parts._read_again"},
     "reasons": {"reason"},
     # The third is `replace`.
     "rare/saying": {"set_will", "set_credentials", "static string 129", "reconfigure"},

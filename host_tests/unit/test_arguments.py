@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import io
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,8 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.publish_from(b"t/#", b""), ValueError, "topic name"),
     (lambda c: c.publish_from(b"t", 5), TypeError, "source must be a buffer, str or a file, not "),
     (lambda c: c.publish_from(b"t", None), TypeError, "not NoneType"),
+    (lambda c: c.publish_from(b"t", array("H", [1])), TypeError, "items of 1 byte, not 2"),
+    (lambda c: c.publish_from(b"t", memoryview(array("d", [1]))), TypeError, "byte, not 8"),
     (lambda c: c.publish_from(b"t", b"x", 2), ValueError, "qos must be 0 to 1, not 2"),
     (lambda c: c.publish_from(b"t", b"x", 0, "x"), TypeError, "retain must be True or False, "),
     (

@@ -209,14 +209,18 @@ def test_a_handler_may_disconnect_in_the_middle(make: Callable) -> None:
 class File(io.BytesIO):
     """A file that gives at most `step` bytes a read, and `broken` bytes before it fails."""
 
-    def __init__(self, data: bytes, step: int = 1 << 20, broken: int | None = None) -> None:
+    def __init__(
+        self, data: bytes, step: int = 1 << 20, broken: int | None = None,
+        error: Exception | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(data)
         self.step = step
         self.broken = broken
+        self.error = error or OSError(5, "read")
 
     def readinto(self, buf) -> int:
         if self.broken is not None and self.tell() >= self.broken:
-            raise OSError(5, "read")
+            raise self.error
         return super().readinto(memoryview(buf)[: self.step])
 
 
@@ -332,6 +336,59 @@ def test_a_file_that_fails_is_given_up_and_reported(fault: str, qos: int, make: 
     assert [p.payload for p in bench.published()] == [b"after"]
     assert bench.client.error is None
     assert bench.client.pending == 1
+
+
+@pytest.mark.parametrize("error", [OSError(5, "read"), RuntimeError("read"), AttributeError()])
+def test_a_source_that_raises_is_given_up_with_its_error(
+    error: Exception, bench: VersionBench
+) -> None:
+    """Nothing is raised by poll, and what is behind it is sent with the next connection."""
+    bench.client.publish_from(b"t", File(PAYLOAD, broken=1024, error=error), 1)
+    bench.client.publish(b"t", b"after", 1)
+    for _ in range(5):
+        bench.client.poll()
+    assert bench.client.error.detail == f"source: {error!r} after 1024 of 5000 bytes"
+    assert bench.client.error.kind == "resource"
+    bench.online()
+    assert [p.payload for p in bench.published()] == [b"after"]
+    assert bench.client.pending == 1
+
+
+def test_a_read_that_fails_once_is_repeated(bench: VersionBench) -> None:
+    file = File(PAYLOAD, broken=1024)
+    right = file.seek
+
+    def seek(at: int, whence: int = 0) -> int:
+        if at == 1024:
+            file.broken = None
+        return right(at, whence)
+
+    file.seek = seek  # type: ignore[method-assign]
+    bench.client.publish_from(b"t", file, 1)
+    assert sent_again(bench) == [PAYLOAD]
+
+
+@pytest.mark.parametrize("source", ["raises", "ends"])
+def test_on_dropped_may_raise_for_a_source(source: str, make: Callable) -> None:
+    """It is called once, and the client goes on."""
+    reports: list[int] = []
+
+    def on_dropped(packet_id: int, topic: bytes, reason: str) -> None:
+        reports.append(packet_id)
+        raise KeyError
+
+    bench = make(on_dropped=on_dropped).online()
+    file = File(PAYLOAD, broken=1024 if source == "raises" else None)
+    pid = bench.client.publish_from(b"t", file, 1)
+    if source == "ends":
+        file.truncate(600)
+    bench.client.publish(b"t", b"after", 1)
+    with pytest.raises(KeyError):
+        for _ in range(5):
+            bench.client.poll()
+    bench.online()
+    assert reports == [pid]
+    assert [p.payload for p in bench.published()] == [b"after"]
 
 
 def test_a_file_that_grew_is_sent_as_it_was(make: Callable) -> None:

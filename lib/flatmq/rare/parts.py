@@ -29,15 +29,15 @@ def publish_from(
 ) -> "int | None":
     """Accept a message of up to 268 MB, and send its payload in parts straight from `source`.
 
-    `source` is a buffer, or a file opened in binary mode, which is sent whole. It must not
-    change until `pending` is 0. At QoS 1 it is sent again from its start after a lost
+    `source` is a buffer of bytes, or a file opened in binary mode, which is sent whole. It must
+    not change until `pending` is 0. At QoS 1 it is sent again from its start after a lost
     connection.
 
     Returns its packet identifier at QoS 1, 0 at QoS 0, and None if anything is pending or the
     client disconnects: only one such message is accepted at a time, and only once everything
     before it is settled. Messages published after it leave after it. ValueError for a bad topic
-    name, and for QoS 2. A file that ends early or cannot be read ends the connection with
-    "resource", and the message is set aside.
+    name, and for QoS 2; TypeError for items of several bytes. If a file ends early or raises, the
+    connection ends with "resource", and the message is set aside; after MemoryError it stays.
     """
     if not self.large:
         self.large = Parts(self)
@@ -103,6 +103,9 @@ class Parts:
             except TypeError:
                 kind = type(source).__name__
                 raise TypeError(f"source must be a buffer, str or a file, not {kind}") from None
+            n = len(bytes(self._payload[:1]))
+            if n > 1:
+                raise TypeError(f"source must have items of 1 byte, not {n}")
             self.size = len(self._payload)
         n = len(topic) + len(block) + self.size + (4 if head & 6 else 2)
         number("size of the packet", n, 0, 268435455)
@@ -169,24 +172,39 @@ class Parts:
         if self._source is not None:
             self.at = 0
             n = min(n, self._read())
-            if not n:
-                self._fail()
         self.data = self._payload
         self._done += n
         return n
 
     def _read(self):
+        """Return how much could be read of the source. If nothing, the message is given up."""
         try:
             if not self._done:
                 self._source.seek(0)
-            return self._source.readinto(self._payload) or 0
-        except (OSError, ValueError):  # ValueError: it is closed
-            return 0
+            n = self._source.readinto(self._payload) or 0
+            if n > 0:
+                return n
+        except MemoryError:  # the connection ends, and it is sent again
+            raise
+        except Exception:  # "as e" would put the frame on the heap
+            pass
+        return self._read_again()
 
-    def _fail(self):
-        text = f"source: ended after {self._done} of {self.size} bytes"
+    def _read_again(self):
+        why = "ended"
+        try:
+            self._source.seek(self._done)
+            n = self._source.readinto(self._payload) or 0
+            if n > 0:
+                return n
+        except MemoryError:
+            raise
+        except Exception as e:
+            why = repr(e)
+        text = f"source: {why} after {self._done} of {self.size} bytes"
         self.error = MQTTError("resource", text)
         self.set_aside(text)
+        return 0
 
     def _release(self):
         self.pid = self.waits = 0
