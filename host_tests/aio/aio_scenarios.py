@@ -321,6 +321,22 @@ async def run_again(env):
     await env.soon(running)
 
 
+async def a_hook_that_raises_at_the_end(env):
+    """disconnect() raises it, and run() and the waiting calls end all the same."""
+
+    def on_disconnect(client):
+        raise KeyError("hook")
+
+    client = env.client(b"hook", on_disconnect=on_disconnect)
+    queue = client.subscribe(env.name(b"never"))
+    running = asyncio.create_task(client.run())
+    await env.soon(client.connected())
+    reading = asyncio.create_task(_collect(queue, [], 1))
+    await _raises(env, KeyError, client.disconnect)
+    await env.soon(running)
+    await env.soon(reading)
+
+
 async def run_again_at_once(env):
     """disconnect() returns although the task of run() does not wait before the next one."""
     client = env.client(b"loop")

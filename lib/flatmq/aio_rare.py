@@ -103,9 +103,11 @@ async def disconnect(self: "Client", timeout_ms: int = 1000) -> bool:
         if not core.flush():
             break
         await sleep_ms(1)
-    gone = core.disconnect(max(ticks_diff(end, ticks_ms()), 0))
-    self.disconnected = True
-    self.turn.wake()
+    try:
+        gone = core.disconnect(max(ticks_diff(end, ticks_ms()), 0))
+    finally:  # also if a hook raises
+        self.disconnected = core.state == "offline"
+        self.turn.wake()
     while self.running and self.disconnected:  # else another `run` has begun
         await self.turn
     return gone
