@@ -235,6 +235,26 @@ def test_without_memory_a_record_is_copied_later(name: str, board: Board) -> Non
     assert (board.spool.pending, board.aside, board.spool.stats.dropped) == (0, [0], 0)
 
 
+def test_a_full_file_system_that_removes_nothing_holds_up_no_other(board: Board) -> None:
+    """littlefs may need room to remove a file."""
+    remove = flatmq.store.os.remove
+
+    def full(path: str) -> None:
+        if "dropped" in path:
+            raise OSError(errno.ENOSPC, "no space")
+        remove(path)
+
+    with mock.patch.object(flatmq.store.os, "remove", full):
+        for n in range(40):
+            board.publish(n, topic=BAD)
+            board.publish(n)
+            board.poll(60)
+    stats = board.spool.stats
+    assert (board.spool.pending, board.got) == (0, list(range(40)))
+    assert (stats.set_aside, stats.dropped) == (len(board.aside), 40 - len(board.aside))
+    assert stats.dropped
+
+
 def test_nothing_was_set_aside(board: Board) -> None:
     board.publish(1)
     board.poll()

@@ -24,20 +24,21 @@ def _open(folder, segment):
 def keep(folder: str, segment: int, record: Store) -> bool:
     """Copy the record that a store has read. If there is no room, the oldest ones are removed.
     Returns False if that does not help because the file system is full. OSError if it fails."""
+    store = None
     try:
         store = _open(folder, segment)
         sync_folder(folder)
-    except OSError as e:
-        if e.errno in FULL:
-            return False
-        raise
-    try:
         while not store.append(record.first, record.topic, record.payload, store.seq):
             if store.drop(store.seq) < 0:
                 return False
         return True
+    except OSError as e:
+        if e.errno in FULL:
+            return False
+        raise
     finally:
-        store.close()
+        if store:
+            store.close()
 
 
 def read(folder: str, segment: int) -> "Iterator[tuple[int, bytes, bytes]]":
