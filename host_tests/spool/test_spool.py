@@ -615,6 +615,24 @@ def test_a_segment_that_cannot_be_read_at_the_start_is_read_later(
     assert board.broker.complaints == []
 
 
+@pytest.mark.parametrize("polls", range(8, 24))
+@ways
+def test_what_is_past_pubrec_and_read_late_comes_once(
+    failing: _Flash, polls: int, tmp_path: Path, ticking: None
+) -> None:
+    """The broker may have released it: only PUBREL may be sent again."""
+    board = Board(tmp_path, segment=512, head=0)
+    board.publish(*range(40), qos=2)
+    board.poll(polls)
+    board.spool.close()
+    failing.name = sorted(tmp_path.rglob("*.seg"))[0].name
+    failing.fails = 5  # three times as it starts, and then
+    board.boot()
+    failing.polls(board, 300)
+    assert (failing.fails, board.got) == (0, list(range(40)))
+    assert (board.spool.pending, board.broker.complaints) == (0, [])
+
+
 @pytest.mark.parametrize(
     "failing",
     [(what, name) for name in ("head", "journal", ".seg") for what in ("open", "read")],

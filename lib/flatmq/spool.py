@@ -126,6 +126,7 @@ class Spool:
         self._aside = [0] * out.inflight
         self._ready = False  # the store has read a record that was not handed over yet
         self._interrupted = False  # Ctrl-C may have left the store between two states
+        self._late = False  # what may be in flight could not be read at the start
         self._journal = j = Journal(folder + "/journal", out.inflight)
         # A new spool begins at a random number: a board whose flash was erased must not reuse
         # identifiers that the broker still knows.
@@ -151,10 +152,10 @@ class Spool:
             # Records before this number may have been sent before the reboot: how far the broker
             # had acknowledged is on flash only now and then.
             self._before = self._store.next
-            try:  # noqa: SIM105 (there is no contextlib on a board)
-                self._feed(_DUP)
-            except OSError:  # `poll` tries again
-                pass
+            try:
+                self._feed(True)
+            except OSError:
+                self._late = True
             client.gate = self._gate
 
     # The interface for applications
@@ -229,7 +230,7 @@ class Spool:
 
     def _try_feed(self, ms):
         try:
-            self._feed(0)
+            self._feed(False)
         except Exception:  # the connection lives on
             self._client.poll(ms)
             raise
@@ -320,13 +321,13 @@ class Spool:
         """Return the packet identifier of a record."""
         return FIRST_ID + seq % IDS
 
-    def _feed(self, dup):
+    def _feed(self, early):
         """Hand the client as many records as it has room for.
 
-        `dup` is DUP for those that may have been sent before a reboot.
+        `early`: before the client may send, so that it resumes those past PUBREC.
         """
         while self._to - self._from < _len(self._flight) and self._load():
-            if not self._hand_over(dup):
+            if not self._hand_over(early):
                 break
 
     def _load(self):
@@ -351,7 +352,7 @@ class Spool:
         n = self._store.seq
         self._journal.retain(self._pid(n), IDS - n + seq)
 
-    def _hand_over(self, dup):
+    def _hand_over(self, early):
         """Hand over the record that is ready, or skip it. Returns False if it has to wait."""
         store = self._store
         pid = self._pid(store.seq)
@@ -359,7 +360,7 @@ class Spool:
         if _len(store.topic) + _len(store.payload) > self._out.most:
             self.stats.dropped += 1
             self.pending -= 1
-        elif self._journal.is_done(pid) or self._put(pid, dup):
+        elif self._journal.is_done(pid) or self._put(pid, early):
             self._to += 1
         else:
             return False
@@ -367,15 +368,15 @@ class Spool:
         store.advance()
         return True
 
-    def _put(self, pid, dup):
+    def _put(self, pid, early):
         """Put the record that is ready into the client. Returns False if there is no room."""
-        first = self._store.first | dup
+        first = self._store.first
         if self._out.awaits(pid):  # used by the record that is 32,256 older
             return False
         if first & 4 and self._client.max_qos == 1:  # stored when `max_qos` was higher
             first -= 2
         elif self._journal.is_received(pid):
-            first |= 2 if dup else _DUP
+            first |= 2 if early else _DUP
         if self._store.seq < self._before:
             first |= _DUP
         if not self._out.put(pid, first, self._store.topic, self._store.payload):
@@ -423,6 +424,9 @@ class Spool:
             self._before = 0
         else:
             self._journal.note(self._out)
+        if self._late and same is not None:
+            self._feed(True)
+            self._late = False
 
     def _note(self, packet_id, topic, reason):
         """Note that the client has set a message aside.
