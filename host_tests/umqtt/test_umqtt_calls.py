@@ -328,6 +328,21 @@ def test_a_request_leaves_while_a_message_waits_for_the_callback(call: str) -> N
         client.disconnect()
 
 
+def test_disconnect_leaves_while_a_message_waits_for_the_callback() -> None:
+    """Otherwise the broker would publish the will. The message is not acknowledged."""
+    with FakeBroker() as fake:
+        client = MQTTClient("unit", fake.host, fake.port)
+        client.set_callback(lambda _, msg: None)
+        client.connect()
+        client.subscribe(b"a", 1)
+        fake.publish(b"a", b"1", 1)
+        while not client._queue:
+            client._client.poll(10)
+        client.disconnect()
+        assert fake.until(lambda: not fake.connections, 5)
+        assert [p.name for p in fake.received][2:] == ["DISCONNECT"]
+
+
 def test_a_callback_that_has_received_others_is_not_called_again_without_memory() -> None:
     with broker.embedded() as near:
         client = MQTTClient("unit", near.host, near.port, keepalive=60)
