@@ -73,7 +73,7 @@ pipeline: $(VENV)/py311.stamp $(VENV)/demo.stamp $(VENV)/pipeline.stamp
 test: mosquitto wasm aedes lint
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 
-# The variables are in host_tests/hil/command.py.
+# The variables are in host_tests/hil/__main__.py.
 test-board: $(VENV)/test.stamp mosquitto
 	@$(if $(EMULATE),EMULATE="$(EMULATE)") $(BIN)/python -m flatmq_rigs board
 

@@ -232,16 +232,6 @@ def shared_brokers() -> Iterator[SharedBrokers]:
     shared.stop()
 
 
-@pytest.fixture(scope="session")
-def bench_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what the bench builds; the clients that it fetches are fetched once for all."""
-    folder = tmp_path_factory.mktemp("build")
-    peers = ROOT / "build" / "peers"
-    peers.mkdir(parents=True, exist_ok=True)
-    (folder / "peers").symlink_to(peers)
-    return folder
-
-
 @pytest.fixture
 def clock() -> Iterator[Clock]:
     """The clock of clients that are not connected to a network: it moves only when a test says."""

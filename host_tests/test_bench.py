@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.progress import Progress
 
+from conftest import ROOT
 from flatmq_rigs import bench, webassembly
 from flatmq_rigs.bench import clients, work
 from flatmq_rigs.bench.source import Source
@@ -16,6 +17,15 @@ from flatmq_tools import broker
 OURS = ("topics", "properties", "tagged", "1")
 COMMON = [name for name in work.OPERATIONS if not any(part in name for part in OURS)]
 PAIRS = [(work.FLATMQ, UMQTT), (FIVE, work.FLATMQ), (WEBSOCKET, work.FLATMQ)]
+
+
+@pytest.fixture
+def bench_build(tmp_path: Path) -> Path:
+    """A folder for what the bench builds; the clients that it fetches are fetched once for all."""
+    peers = ROOT / "build" / "peers"
+    peers.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "peers").symlink_to(peers)
+    return tmp_path
 
 
 def test_every_client_over_a_socket(bench_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,20 +59,17 @@ class Suite:
     """All steps with one board.
 
     `rows` has the results, `head` the names of their columns. `say` is called with the progress.
-    `build` is a folder for clients of others.
     """
 
-    head: tuple[str, ...] = ("on the board", "figure", "")
+    head = ("on the board", "figure", "")
 
     def __init__(
         self,
         where: Where,
         say: Callable[[str], None],
         wrote: Callable[[int, int], None] = lambda done, size: None,
-        build: Path = Path("build"),
     ) -> None:
         self.rows: list[Row] = []
-        self._build = build
         self.board = "a board"
         self._where = where
         self._say_ = say
@@ -247,7 +244,7 @@ class Suite:
         self._row(".mpy files of the client", f"{client:,} bytes of flash", not left)
 
     def _memory(self) -> None:
-        told = self._told("import board_bench as b; b.held_flatmq('broker', 1883, False)")
+        told = self._told("import board_proof as b; b.held()")
         taken = {step: int(n) for step, n in told["held"]}
         for step, words in (
             ("import", "`from flatmq import Client`"),

@@ -63,7 +63,6 @@ COVERED = {
         "emulate/test_qemu.py",
         "test_a_qemu_without_a_radio",
     ),
-    "python -m flatmq_rigs board-bench": ("hil/test_hil.py", "test_everything"),
     "mpremote mip install build/mip/package.json": (
         "test_package.py",
         "test_mpremote_installs_a_part_of_a_release",

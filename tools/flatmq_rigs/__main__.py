@@ -52,7 +52,6 @@ _IN_TESTS = {
         "emulate.tls_in_full_heap", "Cut the TLS of an emulated Pico W whose heap is full.",
     ),
     "board": ("hil", "Test flatmq on the board at BOARD_PORT."),
-    "board-bench": ("hil.bench", "Measure flatmq on the board at BOARD_PORT."),
 }  # fmt: skip
 
 

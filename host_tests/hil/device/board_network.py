@@ -7,13 +7,31 @@ import os
 import sys
 from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
 
-from board_wifi import join, station  # noqa: F401 - `join` for the desk
-
 from flatmq import Client
 
 STATE = "/hil/state"  # what is known of the burst, over a reset
 ANSWER_MS = 120000  # of the board's clock, until a step is given up
 ALIVE = 10  # turns between two signs of life
+
+
+def station():
+    import network
+
+    return network.WLAN(network.STA_IF)
+
+
+def join(ssid, password, ms):
+    """Join the Wi-Fi, unless the board has; fail after so many milliseconds."""
+    wlan = station()
+    began = ticks_ms()
+    wlan.active(True)
+    if not wlan.isconnected():
+        wlan.connect(ssid, password)
+    while not wlan.isconnected():
+        if ticks_diff(ticks_ms(), began) > ms:
+            raise OSError("not joined, status " + str(wlan.status()))
+        sleep_ms(20)
+    print("@joined", ticks_diff(ticks_ms(), began))
 
 
 class Patience:

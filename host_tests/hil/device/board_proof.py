@@ -1,4 +1,4 @@
-"""The operations that allocate on this board: those of the host, counted by proof.py."""
+"""The heap that a client holds on this board, and what the host's operations allocate here."""
 
 import gc
 import sys
@@ -9,6 +9,25 @@ try:
     from time import ticks_ms
 except ImportError:
     ticks_ms = None
+
+
+def _free():
+    gc.collect()
+    gc.collect()  # what the first one finalized
+    return gc.mem_free()
+
+
+def held():
+    """Print "@held STEP BYTES". The first subscription claims the last of a client's memory."""
+    start = _free()
+    start = _free()
+    from flatmq import Client
+
+    print("@held import", start - _free())
+    client = Client(b"held", "broker")
+    print("@held made", start - _free())
+    client.subscribe(b"t/back", print)
+    print("@held subscribed", start - _free())
 
 
 def prove(module, names, repeats, broker=None):
