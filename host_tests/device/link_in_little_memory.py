@@ -1,9 +1,9 @@
 """Connect over a link with ever more memory, and then with enough: `... LINK WHEN STEP`.
 
-LINK is "tls", "reserve" (TLS that holds memory for itself), "websocket" or "uart". Memory is short
-from WHEN on: before the "start"; when the connection is "lost", after the client has let go of the
-code that connects; or when it ends by an "error", and the client has kept that code. STEP is how
-many bytes more there are each time.
+LINK is "plain", "tls", "reserve" (TLS that holds memory for itself), "websocket" or "uart". Memory
+is short from WHEN on: before the "start"; when the connection is "lost", after the client has let
+go of the code that connects; or when it ends by an "error", and the client has kept that code.
+STEP is how many bytes more there are each time.
 
 It prints how often memory was too short for a connection, how often `poll` raised, how often a
 socket stayed open, how often `error` did not say that memory was short, and how often the message
@@ -142,6 +142,8 @@ class Bench:
             from flatmq.stream_websocket import WebSocket
 
             link = WebSocket("broker", link=peer)
+        elif kind == "plain":
+            link = peer
         else:
             from flatmq.stream_uart import Link
             from scripted_bridge import UART

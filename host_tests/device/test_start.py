@@ -6,19 +6,6 @@ import sizes
 from device import on_device
 
 
-@pytest.mark.parametrize("when", ["start", "lost"])
-@pytest.mark.parametrize("left", [64, 600, 1200])
-def test_nothing_is_raised_when_memory_is_short(when: str, left: int) -> None:
-    raised, full, kinds, state, pending = on_device.run(
-        "short_of_memory.py", str(left), when, heap=on_device.SCRIPTED_HEAP
-    )
-    assert int(raised) == 0, "start or poll has raised MemoryError"
-    assert full != "online"
-    assert when == "lost" or "resource" in kinds.split(",")
-    # Nothing else is called: later polls load the code.
-    assert (state, int(pending)) == ("online", 1)
-
-
 def test_code_that_memory_was_too_short_for_is_loaded_once_there_is_room() -> None:
     short, deaf = on_device.run("load_in_little_memory.py", heap=on_device.SCRIPTED_HEAP)
     assert int(short) > 20, "there was too much memory to see anything"
@@ -40,7 +27,7 @@ def test_what_comes_while_memory_is_short_is_never_delivered_wrongly(
 
 
 @pytest.mark.parametrize("when", ["start", "lost", "error"])
-@pytest.mark.parametrize("link", ["tls", "reserve", "websocket", "uart"])
+@pytest.mark.parametrize("link", ["plain", "tls", "reserve", "websocket", "uart"])
 def test_a_link_whose_memory_is_short_says_so_and_connects_later(link: str, when: str) -> None:
     """No socket stays open, and the message is delivered."""
     step = "96" if sizes.whole() else "480"
