@@ -1,8 +1,7 @@
 """Reconnect in a heap that the application has filled, on MicroPython.
 
 Usage: `full_heap.py HOST PORT CA RESERVE WHEN CONNECTS`. WHEN is "online" or "offline", the state
-in which it is filled; or a number of bytes, to which it is filled before the client starts. Half a
-second later it is released then.
+in which it is filled.
 
 The unix port has a heap of its own for Mbed TLS. The module `tls` that the client gets here takes
 from MicroPython's heap what Mbed TLS takes on a board, in the same order and sizes, and leaves the
@@ -107,25 +106,6 @@ def fill():
     gc.collect()
 
 
-def begin(client, left):
-    """Fill the heap but for so many bytes, and start. MemoryError must not come."""
-    spare = bytearray(left)
-    chain = None
-    for size in (PIECE, 32):
-        try:
-            while True:
-                chain = (bytearray(size), chain)
-        except MemoryError:
-            pass
-    del spare
-    client.start()
-    for _ in range(25):
-        client.poll(20)
-    del chain
-    gc.collect()
-    client.error = None
-
-
 def main():
     tls = TLS(ca=ca, reserve=reserve == "True")
     client = Client("full-" + reserve + when, host, int(port), tls=tls, retry_ms=50)
@@ -137,8 +117,6 @@ def main():
     kept.extend([None] * 2000)
     kept.clear()
     connects = 0
-    if when.isdigit():
-        begin(client, int(when))
     for i in range(int(rounds)):
         client.start()
         while not client.connected:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import errno
 import importlib
-import itertools
 import select
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -27,7 +25,6 @@ from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools import interpreter
-from side_by_side import side_by_side
 from sizes import spread
 from tls import failures
 from tls.secure_broker import PYTHONS, SecureBroker
@@ -311,27 +308,6 @@ def test_the_reserve_lets_it_reconnect_in_a_full_heap(
 def test_the_application_claims_memory_below_the_buffers_of_tls() -> None:
     """Else what it keeps would split the place of a buffer, once that was released."""
     assert _on_device("below.py", "150k") == ["1"]
-
-
-@pytest.fixture(scope="module")
-def starts(
-    request: pytest.FixtureRequest, secure: SecureBroker
-) -> Iterator[dict[tuple[int, bool], Future[list[str]]]]:
-    def start(case: tuple[int, bool]) -> list[str]:
-        left, reserve = case
-        return _reconnects(secure, "192k", reserve, str(left), 2)
-
-    on_device.made()  # before the threads need it
-    with side_by_side(request, test_starting_in_a_full_heap_raises_nothing, start) as futures:
-        yield futures
-
-
-@pytest.mark.parametrize("case", [*itertools.product([1000, 4000, 12000], [True, False])], ids=str)
-def test_starting_in_a_full_heap_raises_nothing(
-    case: tuple[int, bool], starts: dict[tuple[int, bool], Future[list[str]]]
-) -> None:
-    """The client connects when there is memory, with a reserve and without."""
-    assert starts[case].result() == ["2"]
 
 
 def test_without_the_reserve_a_full_heap_is_said(secure: SecureBroker) -> None:
