@@ -241,7 +241,8 @@ def test_a_burst_both_ways_does_not_stop_the_line(delay: int, room: int) -> None
         world.line.delay = {UP: delay, DOWN: delay}
         began = world.line.now
         burst(world)
-        assert world.client.stats.losses == 0
+        assert world.client.stats.losses == world.link.errors == world.line.bridge.bad == 0
+        assert world.line.printed == b""
         assert world.line.now - began < 5000
         assert world.line.fullest <= room
 
@@ -258,6 +259,33 @@ def test_a_loss_in_a_burst_is_noticed_within_seconds(direction: str) -> None:
             began = world.line.now
             burst(world)
             assert world.line.now - began < 10_000
+        if not harm.done:
+            break
+    assert at > 1000
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_a_reset_of_the_board_at_every_byte(direction: str) -> None:
+    """The next life has a connection of its own, and nothing of the former one gets into it."""
+    for at in itertools.count(0, 1 if sizes.whole() else 11):
+        harm = Struck("tear", at)
+        with World(keepalive=0, inflight=64, tx_size=4096) as world:
+            world.line.harm[direction] = harm
+            client, broker = world.client, world.broker
+            for n in range(60):
+                assert client.publish(b"t", b"%d" % n, 2)
+            for n in range(4):
+                broker.send(b"%d" % n)
+            world.until("the end", lambda h=harm, c=client: h.done or not c.pending)
+            world.line.harm[direction] = bytes
+            taken = len(broker.taken)
+            world.got.clear()
+            world.boot()
+            world.client.publish(b"t", b"second life", 2)
+            world.until("the end", lambda w=world: not w.client.pending and not w.broker.outgoing)
+            assert broker.taken[taken:] == [(b"t", 2, b"second life")]
+            assert set(world.got) <= {b"%d" % n for n in range(4)}
+            assert world.client.stats.losses == 0
         if not harm.done:
             break
     assert at > 1000
