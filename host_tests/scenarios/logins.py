@@ -38,33 +38,3 @@ def set_later(env):
     env.until("the refusal", lambda: client.error is not None, client)
     env.equal(client.error.kind, "closed" if code is None else "refused", "kind")
     client.disconnect()
-
-
-def asked_for_at_each_connect(env):
-    """A password that is a callable is asked for when CONNECT is made, and only then."""
-    passwords = [b"wrong", "s3cret", b"s3cret"]
-    asked = []
-
-    def password():
-        asked.append(passwords[len(asked)])
-        return asked[-1]
-
-    client = env.client(b"k", user="alice", password=password)
-    env.equal(asked, [], "asked before the first CONNECT")
-    client.start()
-    env.until("the refusal", lambda: client.stats.losses == 1, client)
-    env.until("the broker", lambda: client.connected, client)
-    env.equal(asked, passwords[:2], "asked for two CONNECTs")
-    env.published(client, env.name(b"in"), b"x", 1)
-    client.disconnect()
-    client.connect(timeout_ms=15000)
-    env.equal(asked, passwords, "asked for three CONNECTs")
-    client.disconnect()
-
-
-def asked_for_after_set_credentials(env):
-    """`set_credentials` takes a callable as well."""
-    client = env.client(b"k")
-    client.set_credentials(b"alice", lambda: b"s3cret")
-    client.connect(timeout_ms=15000)
-    client.disconnect()

@@ -67,60 +67,6 @@ def burst_in_order(env):
     subscriber.disconnect()
 
 
-def several_filters_in_one_subscribe(env):
-    """One SUBSCRIBE with three filters is granted as a whole, and all three deliver."""
-    inbox = env.Inbox()
-    names = [env.name(b"several/a"), env.name(b"several/+/b"), env.name(b"several/c/#")]
-    topics = [env.name(b"several/a"), env.name(b"several/x/b"), env.name(b"several/c/d/e")]
-    client = env.client(b"c")
-    subscription = client.subscribe(names, inbox.take, qos=2)
-    client.start()
-    env.equal(env.granted(subscription, client), b"\x02\x02\x02", "granted")
-    for topic in topics:
-        env.published(client, topic, topic, 2)
-    env.arrive(inbox, 3, client)
-    env.equal([message[0] for message in inbox.messages], topics, "topics")
-    client.disconnect()
-
-
-def subscribe_while_online(env):
-    """A subscription made after connecting is granted and delivers."""
-    inbox = env.Inbox()
-    topic = env.name(b"later")
-    client = env.online(b"c")
-    subscription = client.subscribe(topic, inbox.take, qos=1)
-    env.equal(env.granted(subscription, client), b"\x01", "granted")
-    env.published(client, topic, b"x", 1)
-    env.arrive(inbox, 1, client)
-    client.disconnect()
-
-
-def unsubscribe(env):
-    """After UNSUBSCRIBE nothing comes on that filter, and the others go on."""
-    gone, kept = env.Inbox(), env.Inbox()
-    gone_topic, kept_topic = env.name(b"gone"), env.name(b"kept")
-    client = env.client(b"c")
-    first = client.subscribe(gone_topic, gone.take, qos=1)
-    second = client.subscribe(kept_topic, kept.take, qos=1)
-    client.start()
-    env.granted(first, client)
-    env.granted(second, client)
-    env.published(client, gone_topic, b"before", 1)
-    env.arrive(gone, 1, client)
-    client.unsubscribe(gone_topic)
-    env.published(client, gone_topic, b"after", 1)
-    env.published(client, kept_topic, b"end", 1)
-    env.arrive(kept, 1, client)
-    env.equal(gone.payloads(), [b"before"], "on the filter given up")
-    # Another client asks whether the broker, too, has given it up: a handler may hide it.
-    again = client.subscribe(gone_topic, gone.take, qos=1)
-    env.granted(again, client)
-    env.published(client, gone_topic, b"again", 1)
-    env.arrive(gone, 2, client)
-    env.equal(gone.payloads(), [b"before", b"again"], "once more subscribed")
-    client.disconnect()
-
-
 def wildcards_reach_their_handlers(env):
     """Each message goes to the handlers whose filters match it, and to no other."""
     filters = [b"home/+/temp", b"home/kitchen/#", b"+/+/+/deep", b"away"]
@@ -173,22 +119,3 @@ def overlapping_filters(env):
     copies = 1 if env.expected["identifiers"] else env.expected["copies of overlap"]
     env.equal([len(inbox) for inbox in inboxes], [copies] * 3, "messages at each handler")
     client.disconnect()
-
-
-def subscription_options_are_checked(env):
-    """A request that no broker may get is refused before it is sent."""
-    client = env.client(b"c")
-    wrong = [
-        lambda: client.publish(b"", b"x"),
-        lambda: client.publish(b"a/+", b"x"),
-        lambda: client.publish(b"a", b"x", 3),
-        lambda: client.subscribe(b"a#", env.Inbox().take),
-        lambda: client.subscribe(b"a/#/b", env.Inbox().take),
-        lambda: client.subscribe(b"a", env.Inbox().take, qos=3),
-    ]
-    for number in range(len(wrong)):
-        try:
-            wrong[number]()
-        except ValueError:
-            continue
-        raise AssertionError(f"accepted: number {number}")

@@ -118,22 +118,3 @@ def shared_subscription(env):
     for client in members:
         client.disconnect()
     publisher.disconnect()
-
-
-def disconnect_is_reported(env):
-    """`disconnect` returns whether DISCONNECT went out."""
-    client = env.online(b"c")
-    env.equal(client.disconnect(), True, "while online")
-    env.equal(client.disconnect(), False, "while offline")
-
-
-def waiting_for_qos_0(env):
-    """`wait` returns as soon as a message at QoS 0 is handed to the network."""
-    client = env.online(b"c")
-    for number in range(3):
-        client.publish(env.name(b"plain"), b"%d" % number)
-        began = env.ticks_ms()
-        env.equal(client.wait(15000), True, "wait")
-        took = env.ticks_diff(env.ticks_ms(), began)
-        env.equal(took < 5000, True, f"{took} ms")
-    client.disconnect()
