@@ -155,17 +155,6 @@ def test_it_is_published_once_and_removed_when_acknowledged(path: str, make: Cal
     assert published(bench) == []
 
 
-def test_a_power_cut_before_the_acknowledgement_repeats_it(path: str, make: Callable) -> None:
-    kept(path)
-    payloads = []
-    for _ in range(2):
-        bench = make().online()
-        turn(bench, crash.Crashes(bench.client, TOPIC, path=path))
-        (message,) = published(bench)
-        payloads.append(message.payload)
-    assert payloads[0] == payloads[1]
-
-
 def test_a_lost_connection_is_left_to_the_client(path: str, make: Callable) -> None:
     kept(path)
     bench = make(retry_ms=1).online()

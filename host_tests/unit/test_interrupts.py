@@ -15,7 +15,7 @@ import pytest
 
 import peer
 import sizes
-from flatmq import methods, subs, subscribing
+from flatmq import methods, subs
 from flatmq.properties import Properties
 from flatmq.rare import qos2, strays
 from flatmq.v5 import fallback
@@ -256,28 +256,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return missing
 
 
-@pytest.mark.parametrize("modules", ["dial", "show reasons"])
-def test_what_was_accepted_is_sent_once_there_is_memory(
-    modules: str, short: set[str], make: Callable
-) -> None:
-    bench = make(clean_session=False).online()
-    pid = bench.client.publish(b"t", b"kept", 1)
-    bench.client.poll()
-    assert [p.payload for p in bench.published()] == [b"kept"]
-    short.update(modules.split())
-    bench.outage()
-    # The client holds what it needs for a loss, except for the text.
-    kind = "resource" if "reasons" in modules else "closed"
-    assert (bench.client.error.kind, bench.client.pending) == (kind, 1)
-    short.clear()
-    bench.online(present=True)
-    bench.client.poll()
-    (again,) = bench.published()
-    assert (again.dup, again.pid, again.payload) == (True, pid, b"kept")
-    bench.feed(peer.puback(pid))
-    assert bench.client.pending == 0
-
-
 def test_a_client_that_lets_go_waits_for_memory_and_loses_nothing(
     short: set[str], make: Callable
 ) -> None:
@@ -303,24 +281,6 @@ def test_a_client_that_lets_go_waits_for_memory_and_loses_nothing(
     assert (kept.pid, kept.payload) == (pid, b"kept")
     bench.feed(peer.suback(subscribed.pid, 1))
     assert (subscribed.first, bench.client.pending) == (0x82, 2)
-
-
-def test_a_connection_that_cannot_be_made_is_tried_again(short: set[str], make: Callable) -> None:
-    bench = make()
-    bench.link.fails = "connect"
-    short |= {"show", "reasons"}
-    bench.client.start()
-    for _ in range(5):
-        bench.pass_time(1000)
-    assert bench.client.stats.losses > 1
-    assert bench.client.error.kind == "resource"
-    bench.link.fails = ""
-    short.clear()
-    for _ in range(200):
-        if bench.client.state == "greeting":
-            break
-        bench.pass_time(500)
-    assert bench.client.state == "greeting"
 
 
 @pytest.mark.parametrize("modules", [{"connack"}, {"walk"}])
@@ -563,18 +523,6 @@ def test_a_request_without_memory_is_sent_later(once: Callable, make: Callable) 
     (asked,) = [p for p in bench.sent() if p.first != 0xC0]
     bench.feed(peer.suback(asked.pid, 0))
     assert (asked.first, subscription.granted) == (0x82, b"\0")
-
-
-def test_subscribe_without_memory_is_called_again(once: Callable, make: Callable) -> None:
-    got: list[bytes] = []
-    bench = make().online()
-    once(subscribing, "bytearray")
-    with pytest.raises(MemoryError):
-        bench.client.subscribe(b"t", lambda message: None)
-    bench.client.subscribe(b"t", lambda message: got.append(message.payload))
-    bench.client.poll()
-    bench.feed(*[peer.suback(p.pid, 0) for p in bench.sent()], peer.publish(b"t", b"x"))
-    assert got == [b"x"]
 
 
 @pytest.mark.parametrize("closes", [False, True])

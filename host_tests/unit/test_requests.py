@@ -21,22 +21,6 @@ def ignore(message) -> None:
 # Unsubscribing
 
 
-@pytest.mark.parametrize("subscriptions", [0, 1, 8])
-def test_unsubscribe_from_what_this_run_did_not_subscribe_to(
-    subscriptions: int, clock: Clock
-) -> None:
-    broker = ScriptedBroker(clock, subscriptions=subscriptions)
-    broker.knows = True
-    request = broker.client.unsubscribe(b"of an earlier run")
-    broker.online()
-    assert broker.requests == [(UNSUBSCRIBE, b"of an earlier run")]
-    assert request.granted == b""
-    several = broker.client.unsubscribe([b"x", b"y/#"])
-    broker.turns()
-    assert broker.requests[1:] == [(UNSUBSCRIBE, b"x"), (UNSUBSCRIBE, b"y/#")]
-    assert several.granted == b""
-
-
 def test_many_requests_at_once(clock: Clock) -> None:
     """More than one buffer holds, and more than there are places."""
     broker = ScriptedBroker(clock, subscriptions=20, tx_size=64, inflight=1)

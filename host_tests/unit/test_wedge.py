@@ -18,8 +18,6 @@ The first connection may count or not: the message was alone on it by chance.
 from __future__ import annotations
 
 import errno
-import io
-from collections.abc import Callable
 
 import pytest
 
@@ -27,7 +25,6 @@ import peer
 from brokers.scripted import (
     CONNECT,
     PINGREQ,
-    PUBLISH,
     PUBREL,
     SUBSCRIBE,
     ScriptedBroker,
@@ -234,38 +231,6 @@ def test_a_refused_message_among_good_ones_costs_short_pauses(clock: Clock) -> N
 
 
 # Messages in pieces
-
-
-@pytest.mark.parametrize("qos", [0, 1])
-@pytest.mark.parametrize("make", [bytes, lambda n: io.BytesIO(bytes(n))], ids=["buffer", "file"])
-@pytest.mark.parametrize("error", [None, OSError(errno.ECONNRESET, "reset")], ids=str)
-def test_a_message_in_pieces_is_refused_by_its_size(
-    qos: int, make: Callable, error: Exception | None, clock: Clock
-) -> None:
-    """The broker closes on the header, before the rest is sent."""
-    broker = ScriptedBroker(clock, give_up=GIVE_UP)
-    client = broker.client
-    broker.error = error
-    broker.online()
-    pid = client.publish_from(b"large", make(1_000_000), qos)
-    client.publish(b"good", b"after", 1)
-    began: list[int] = []
-
-    def close_on_the_header() -> bool:
-        connection = broker.connections[-1]
-        if b"\0\5large" in connection.rest and not connection.ended:
-            began.append(len(connection.of_type(PUBLISH)))
-            broker.close()
-        return client.pending == 0 and client.connected
-
-    broker.until(close_on_the_header)
-    assert broker.reports == [(pid, b"large")]
-    assert client.stats.dropped == 1
-    assert len(began) in (GIVE_UP, GIVE_UP + 1)
-    assert payloads(broker) == [b"after"]
-    assert client.publish_from(b"good", b"in pieces", qos) is not None, "there is room for another"
-    broker.settled()
-    assert payloads(broker)[-1] == b"in pieces"
 
 
 # By hand
