@@ -196,6 +196,16 @@ def printed(
     return done.stdout
 
 
+def seen(
+    heap: str, *words: object, folders: Iterable[Path] = (), timeout: float = 60
+) -> list[str]:
+    """Return the words behind "SEEN", with which the last line that MicroPython prints begins."""
+    said = printed("micropython", heap, *words, folders=folders, timeout=timeout)
+    mark, *found = said.splitlines()[-1].split() if said else [""]
+    assert mark == "SEEN", said
+    return found
+
+
 def library(name: str) -> Path:
     """Return the folder from which "cpython" or "micropython" imports the client.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import library, printed
+from conftest import library, seen
 
 HERE = Path(__file__).parent
 HEAP = "2m"  # the flash is in it
@@ -12,10 +12,7 @@ HEAP = "2m"  # the flash is in it
 
 def _seen(script: str, *arguments: str) -> list[str]:
     folders = [library("micropython"), HERE.parent / "spool"]
-    said = printed("micropython", HEAP, HERE / script, *arguments, folders=folders, timeout=300)
-    words = said.splitlines()[-1].split()
-    assert words[0] == "SEEN"
-    return words[1:]
+    return seen(HEAP, HERE / script, *arguments, folders=folders, timeout=300)
 
 
 def test_a_power_cut_at_any_write_loses_nothing_and_repeats_at_most_once() -> None:
@@ -26,5 +23,5 @@ def test_a_power_cut_at_any_write_loses_nothing_and_repeats_at_most_once() -> No
 
 
 def test_a_full_flash_keeps_the_earlier_record_and_a_full_heap_is_kept(tmp_path: Path) -> None:
-    seen = _seen("full.py", str(tmp_path / "crash.json"))
-    assert seen == ["False", "True", "False", "MemoryError"]
+    words = _seen("full.py", str(tmp_path / "crash.json"))
+    assert words == ["False", "True", "False", "MemoryError"]

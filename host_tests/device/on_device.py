@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from conftest import interpreter_command
-from flatmq_tools import broker, bytecode, interpreter
+from conftest import seen
+from flatmq_tools import broker, bytecode
 
 HERE = Path(__file__).parent
 
@@ -70,24 +69,19 @@ def made() -> Path:
     return Path(_made().name)
 
 
-def run(program: str, *arguments: str, heap: str, before: Path | None = None) -> list[str]:
-    """Return the last line that a program of this folder prints, split into words.
+def run(
+    program: str | Path,
+    *arguments: str,
+    heap: str,
+    before: Path | None = None,
+    timeout: float = DEADLINE,
+) -> list[str]:
+    """Return what a program, of this folder if it is no path, has seen: see `seen`.
 
     The modules in the folder `before` take precedence over those in `made`.
     """
-    done = subprocess.run(
-        [*interpreter_command("micropython", heap), str(HERE / program), *arguments],
-        env=interpreter.environment(*([before] if before else []), made()),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    told = f"{program} {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
-    assert done.returncode == 0, told
-    words = done.stdout.splitlines()[-1].split() if done.stdout else []
-    assert words[:1] == ["SEEN"], told
-    return words[1:]
+    folders = [*([before] if before else []), made()]
+    return seen(heap, HERE / program, *arguments, folders=folders, timeout=timeout)
 
 
 def _run_operation(

@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,13 +20,12 @@ from rich.console import Console
 
 import sizes
 import typed_command
-from conftest import BROKERS, LIB, SharedBrokers, interpreter_command
+from conftest import BROKERS, LIB, SharedBrokers, printed
 from flatmq_rigs import steps
 from flatmq_rigs.proxy import Direction, Fault, Proxy, Rules, Way
 from flatmq_tools import boards, remote_logs, timing
 from flatmq_tools.broker import Broker
 from flatmq_tools.desk_client import Desk
-from flatmq_tools.interpreter import environment
 from observer import Observer
 from sizes import spread
 from sketches import bme280_registers
@@ -706,8 +704,7 @@ def test_the_host_sketch_reports_readings_that_fail(
     script.write_text(HOST.format(port=stand.port, device=device))
     topics = f"sensors/{device}", f"status/{device}"
     with Observer(stand.host, stand.port, *topics) as seen:
-        command = [*interpreter_command(python, HEAP), str(script)]
-        subprocess.run(command, env=environment(BOARDS / "host", LIB), check=True, timeout=ANSWER)
+        printed(python, HEAP, script, folders=[BOARDS / "host", LIB], timeout=ANSWER)
         seen.until(lambda: len(seen.messages) == 4)
         assert [json.loads(sent)["x"] for sent in seen.payloads(topics[0])] == [2, 4]
         assert seen.payloads(topics[1]) == [b"failed 1", b"failed 2"]

@@ -7,7 +7,6 @@ import errno
 import importlib
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,12 +18,10 @@ import pytest
 
 import sizes
 from certs.answering import answering
-from conftest import interpreter_command
 from device import on_device
 from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
 from flatmq_rigs.proxy import Proxy, Rules, Way
-from flatmq_tools import interpreter
 from sizes import spread
 from tls import failures
 from tls.secure_broker import PYTHONS, SecureBroker
@@ -251,18 +248,7 @@ def test_byte_by_byte(python: str, secure: SecureBroker) -> None:
 
 
 def _on_device(program: str, heap: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [*interpreter_command("micropython", heap), str(HERE / program), *arguments],
-        env=interpreter.environment(on_device.made()),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines, done.stdout + done.stderr
-    assert lines[-1][0] == "SEEN", done.stdout + done.stderr
-    return lines[-1][1:]
+    return on_device.run(HERE / program, *arguments, heap=heap, timeout=DEADLINE)
 
 
 def _where(secure: SecureBroker) -> tuple[str, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 
 from brokers.fake import FakeBroker
 from brokers.scram import METHOD, ScramServer
-from conftest import ROOT, interpreter_command, library
+from conftest import ROOT, library, printed
 from flatmq import MQTTError
-from flatmq_tools import interpreter
 from packets import build
 from packets.properties import Id, properties
 from unit.fake_link import Clock
@@ -161,15 +159,9 @@ def test_on_both_interpreters(python: str, broker: FakeBroker) -> None:
         port=broker.port,
         ms=int(SECONDS * 1000),
     )
-    done = subprocess.run(
-        [*interpreter_command(python, "192k"), "-c", program],
-        env=interpreter.environment(library(python)),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert done.stdout.split() == ["True", "True", "True", "True"], done.stdout + done.stderr
+    folders = [library(python)]
+    said = printed(python, "192k", "-c", program, folders=folders, timeout=TIMEOUT)
+    assert said.split() == ["True", "True", "True", "True"]
     assert [p.payload for p in broker.onward] == [b"from here"]
 
 

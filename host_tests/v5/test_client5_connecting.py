@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from brokers.fake import FakeBroker
-from conftest import interpreter_command
+from conftest import library, printed
 from flatmq import Client
 from flatmq.properties import Properties
 from flatmq.stream_tls import TLS
-from flatmq_tools import bytecode, interpreter
 from packets import build
 from packets.properties import Id, properties
 from packets.strict import Will
@@ -244,14 +241,8 @@ def test_a_refusal_assigns_no_identifier(client_id: bytes, clock: Clock) -> None
 
 def test_version_4_loads_nothing_of_mqtt_5() -> None:
     program = "import sys; from flatmq import Client; Client(b'c', 'h'); print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=interpreter.environment("lib"),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    loaded = {name.partition(".")[2] for name in done.stdout.split() if name[:7] == "flatmq."}
+    said = printed("cpython", "", "-c", program, folders=[library("cpython")])
+    loaded = {name.partition(".")[2] for name in said.split() if name[:7] == "flatmq."}
     assert "engine" in loaded
     assert {name for name in loaded if name.startswith("v5")} == set()
     assert not loaded & {"properties", "replies"}
@@ -281,15 +272,8 @@ def _loaded(broker: FakeBroker, name: bytes, retain: bool, more: str = "") -> st
     program = LOADED.format(
         name=name, host=broker.host, port=broker.port, retain=retain, more=more
     )
-    done = subprocess.run(
-        [*interpreter_command("micropython", "192k"), "-c", program],
-        env=interpreter.environment(bytecode.library()),
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=60,
-    )
-    received, modules = done.stdout.splitlines()
+    said = printed("micropython", "192k", "-c", program, folders=[library("micropython")])
+    received, modules = said.splitlines()
     assert received == str(int(retain))
     return modules
 

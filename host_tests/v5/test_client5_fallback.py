@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,9 @@ import pytest
 import peer
 from brokers.core import CLOSES_ON_LEVEL_5, REFUSES_LEVEL_5, UNSUPPORTED_VERSION
 from brokers.fake import FakeBroker
-from conftest import interpreter_command, library
+from conftest import library, printed
 from flatmq import Client, MQTTError
 from flatmq.properties import Properties
-from flatmq_tools import interpreter
 from packets import build
 from packets.properties import Id
 from unit.fake_link import Clock
@@ -300,15 +298,8 @@ for _ in range(2):
 def test_a_board_that_falls_back_keeps_its_password(auth: str | None, broker: FakeBroker) -> None:
     broker.level_5 = REFUSES_LEVEL_5
     program = PROGRAM.format(host=broker.host, port=broker.port, auth=auth)
-    done = subprocess.run(
-        [*interpreter_command("micropython", "192k"), "-c", program],
-        env=interpreter.environment(library("micropython")),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.split()[-2:] == ["4", "4"], done.stdout + done.stderr
+    said = printed("micropython", "192k", "-c", program, folders=[library("micropython")])
+    assert said.split()[-2:] == ["4", "4"]
     hellos = [p.connect for p in broker.received if p.connect]
     assert [(hello.username, hello.password) for hello in hellos] == [(b"u", b"p")] * 2
 
