@@ -377,44 +377,6 @@ def test_not_durable_with_a_broker_nothing_touches_the_flash(board: Board, qos: 
     assert (board.spool.stats.direct, board.spool.stats.appended) == (50, 0)
 
 
-def test_not_durable_what_is_not_acknowledged_goes_with_the_power(board: Board) -> None:
-    board.publish(1)
-    board.poll(20)
-    board.publish(2, 3)  # in memory, and not yet sent
-    board.boot()
-    board.publish(4)  # offline
-    board.poll(20)
-    assert board.got == [1, 4]
-
-
-def test_not_durable_what_the_client_has_no_room_for_is_durable(board: Board) -> None:
-    board.publish(*range(7))
-    assert (board.spool.stats.direct, board.spool.stats.appended) == (4, 3)
-    board.boot()  # what is in memory is gone
-    board.poll(20)
-    assert board.got == [4, 5, 6]
-
-
-def test_not_durable_nothing_overtakes_what_waits_on_flash(board: Board) -> None:
-    board.broker.up = False
-    board.poll(20)
-    board.publish(1, 2)
-    board.broker.up = True
-    board.broker.acks = False
-    for _ in range(40):
-        board.poll(1)
-        if board.client.connected:
-            break
-    board.publish(3, 4)
-    assert board.spool.stats.direct == 0
-    board.broker.acks = True
-    board.poll(20)
-    board.publish(5)
-    assert board.spool.stats.direct == 1
-    board.poll(20)
-    assert board.got == [1, 2, 3, 4, 5]
-
-
 def test_a_large_message_comes_in_pieces_while_the_spool_is_replayed(board: Board) -> None:
     """Neither holds the other up.
 
