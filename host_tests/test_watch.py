@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -98,16 +96,9 @@ def test_it_shows_what_boards_send(running: broker.Broker) -> None:
     board.publish(b"dev/pico/status", b"online", qos=1, retain=True)
     board.publish(b"dev/pico/telemetry", pack(7, 1, temp=21.5, humidity=40), qos=1, retain=True)
     assert board.wait(PATIENCE_MS)
-    done = subprocess.run(
-        [sys.executable, "-m", "flatmq_tools.cli", "watch", running.address, "--packs", "1"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "pico is online" in done.stdout
-    assert "pico  temp 21.5 °C  humidity 40 %" in done.stdout
+    shown = typed_command.said("watch", running.address, "--packs", 1)
+    assert "pico is online" in shown
+    assert "pico  temp 21.5 °C  humidity 40 %" in shown
 
 
 def test_packs_that_did_not_come_are_counted(running: broker.Broker) -> None:
@@ -124,11 +115,5 @@ def test_packs_that_did_not_come_are_counted(running: broker.Broker) -> None:
     ],
 )
 def test_a_broker_that_is_not_there_is_one_line(address: str, text: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "flatmq_tools.cli", "watch", address],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (1, f"Error: {text}\n")
+    done = typed_command.flatmq("watch", address)
+    assert (done.exit_code, done.output) == (1, f"Error: {text}\n")

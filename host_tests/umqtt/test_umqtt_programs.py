@@ -16,7 +16,6 @@ KNOWN = {
         ["mqtt", "mqtt", "enough"],
         [Heard(_LWT, b"Online"), Heard(_LWT, b"Offline")] * 2 + [Heard(_LWT, b"Online")],
     ),
-    "robust_publish": Seen(["tries 3"], [Heard("readings", b"%d" % i) for i in (1, 2, 3)]),
     "robust_resubscribe": Seen(
         [
             "subscribes to b'test/topic/a'",

@@ -121,8 +121,6 @@ def run(program: Path, python: str, heap: str = HEAP, *, before: Sequence[Path] 
                     observer.until(lambda: payload.encode() in observer.payloads(topic))
                 case ["cut"]:
                     proxy.strike("cut")
-                case ["refuse" | "accept" as what]:
-                    proxy.refuse(what == "refuse")
                 case ["silence" | "stall" as fault]:
                     withheld.append(fault)
                     proxy.strike(fault)
