@@ -9,11 +9,11 @@ GIVE_UP = 3
 def _mixed(env, qos, clean):
     """A forbidden message among good ones: all of those arrive, and the client goes on."""
     reports = env.Reports()
-    topic, forbidden = env.name(b"good"), env.name(b"forbidden")
-    subscriber = env.client(b"s", incoming=100)
+    topic, forbidden = env.name(b"good%d" % qos), env.name(b"%d/forbidden" % qos)
+    subscriber = env.client(b"s%d" % qos, incoming=100)
     inbox = env.subscribed(subscriber, topic, 2)
     publisher = env.client(
-        b"p", clean_session=clean, give_up=GIVE_UP, on_dropped=reports.take, tx_size=512
+        b"p%d" % qos, clean_session=clean, give_up=GIVE_UP, on_dropped=reports.take, tx_size=512
     )
     wanted = []
 
@@ -62,34 +62,19 @@ def _mixed(env, qos, clean):
     subscriber.disconnect()
 
 
-def at_qos_0_in_a_clean_session(env):
-    """At QoS 0 the message is gone once it is sent; what else was under way is sent again."""
-    _mixed(env, 0, True)
+def at_each_qos_in_a_clean_session(env):
+    """At QoS 0 the message is gone once it is sent, at QoS 1 and 2 set aside after some tries.
+
+    What else was under way is sent again.
+    """
+    for qos in range(3):
+        _mixed(env, qos, True)
 
 
-def at_qos_1_in_a_clean_session(env):
-    """At QoS 1 it is set aside after some tries."""
-    _mixed(env, 1, True)
-
-
-def at_qos_2_in_a_clean_session(env):
-    """At QoS 2 too."""
-    _mixed(env, 2, True)
-
-
-def at_qos_0_in_a_kept_session(env):
+def at_each_qos_in_a_kept_session(env):
     """The same where the broker keeps the session."""
-    _mixed(env, 0, False)
-
-
-def at_qos_1_in_a_kept_session(env):
-    """The same where the broker keeps the session."""
-    _mixed(env, 1, False)
-
-
-def at_qos_2_in_a_kept_session(env):
-    """The same where the broker keeps the session."""
-    _mixed(env, 2, False)
+    for qos in range(3):
+        _mixed(env, qos, False)
 
 
 def nothing_but_forbidden_messages(env):

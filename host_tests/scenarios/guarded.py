@@ -9,12 +9,10 @@ def messages(env):
 
     It is never sent again; the others arrive over the same connection.
     """
-    inbox, reports = env.Inbox(), env.Reports()
+    reports = env.Reports()
     topic, forbidden = env.name(b"good"), env.name(b"forbidden")
     client = env.client(b"c", on_dropped=reports.take)
-    subscription = client.subscribe(topic, inbox.take, qos=2)
-    client.start()
-    env.granted(subscription, client)
+    inbox = env.subscribed(client, topic, 2)
     wanted = []
     for qos in (1, 2):
         env.published(client, topic, b"before %d" % qos, qos)

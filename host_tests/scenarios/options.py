@@ -6,16 +6,10 @@ VERSIONS = (5,)
 
 def no_local(env):
     """A client gets nothing of what it has published itself."""
-    own, all_of_it = env.Inbox(), env.Inbox()
     topic = env.name(b"local")
-    client = env.client(b"c")
-    subscription = client.subscribe(topic, own.take, qos=1, no_local=True)
-    client.start()
-    env.granted(subscription, client)
-    other = env.client(b"o")
-    subscription = other.subscribe(topic, all_of_it.take, qos=1)
-    other.start()
-    env.granted(subscription, other)
+    client, other = env.client(b"c"), env.client(b"o")
+    own = env.subscribed(client, topic, 1, no_local=True)
+    all_of_it = env.subscribed(other, topic, 1)
     env.published(client, topic, b"mine", 1)
     env.published(other, topic, b"other's", 1)
     env.arrives(own, b"other's", client)
@@ -29,15 +23,10 @@ def no_local(env):
 
 def retain_as_published(env):
     """`retain` is what the message was published with."""
-    kept, cleared = env.Inbox(), env.Inbox()
     topic = env.name(b"flag")
-    clients = []
-    for name, inbox, option in ((b"k", kept, True), (b"c", cleared, False)):
-        client = env.client(name)
-        subscription = client.subscribe(topic, inbox.take, qos=1, retain_as_published=option)
-        client.start()
-        env.granted(subscription, client)
-        clients.append(client)
+    clients = [env.client(b"k"), env.client(b"c")]
+    kept = env.subscribed(clients[0], topic, 1, retain_as_published=True)
+    cleared = env.subscribed(clients[1], topic, 1, retain_as_published=False)
     publisher = env.online(b"p")
     for payload, retain in ((b"yes", True), (b"no", False), (b"", True)):
         env.published(publisher, topic, payload, 1, retain)

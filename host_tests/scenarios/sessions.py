@@ -14,9 +14,7 @@ def messages_queued_while_away(env):
         return client
 
     first = member()
-    subscription = first.subscribe(env.name(b"other"), inbox.take, qos=1)
-    first.start()
-    env.granted(subscription, first)
+    env.subscribed(first, env.name(b"other"), 1)
     env.equal(first.session_present, False, "session present at first")
     first.disconnect()
     publisher = env.online(b"p")

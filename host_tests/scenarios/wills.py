@@ -21,18 +21,13 @@ def killed_client(env):
         qos, retain = CASES[number]
         case = f"QoS {qos}, retain {retain}"
         topic = env.name(b"will/%d" % number)
-        inbox, late = env.Inbox(), env.Inbox()
-        watcher = env.client(b"w%d" % number)
-        subscription = watcher.subscribe(topic, inbox.take, qos=2)
-        watcher.start()
-        env.granted(subscription, watcher)
+        watcher, newcomer = env.client(b"w%d" % number), env.client(b"n%d" % number)
+        inbox = env.subscribed(watcher, topic, 2)
         env.ask("kill", "wills", "victim", str(number))
         env.arrive(inbox, 1, watcher)
         due = env.expected["delivered"][(qos, 2)]
         env.equal(inbox.messages, [(topic, b"gone", due, False)], case)
-        newcomer = env.client(b"n%d" % number)
-        newcomer.subscribe(topic, late.take, qos=2)
-        newcomer.start()
+        late = env.subscribed(newcomer, topic, 2)
         env.published(newcomer, topic, b"end", 1)
         env.arrives(late, b"end", newcomer)
         kept = [message for message in late.messages if message[1] == b"gone"]
