@@ -33,7 +33,8 @@ class Heard(NamedTuple):
 class Observer:
     """Subscribed to `topics`, or to everything, until `close`; use it as a context manager.
 
-    `messages` has what was heard, in order; `changed` is notified of each.
+    `messages` has what was heard, in order; `changed` is notified of each. One with a `name` has
+    a session that outlives its connections.
     """
 
     def __init__(
@@ -43,19 +44,23 @@ class Observer:
         *topics: str,
         user: tuple[str, str] | None = None,
         qos: int = 1,
+        name: str = "",
     ) -> None:
         self.port = port
         self.messages: list[Heard] = []
         self.changed = threading.Condition()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        version = paho.CallbackAPIVersion.VERSION2
+        self._client = paho.Client(version, name, clean_session=not name)
+        self._client.reconnect_delay_set(1, 1)
         self._client.on_message = self._take
         if user:
             self._client.username_pw_set(*user)
         subscribed = threading.Event()
+        filters = [(topic, qos) for topic in topics or ("#",)]
+        self._client.on_connect = lambda client, *_: client.subscribe(filters)
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect(host, port)
         self._client.loop_start()
-        self._client.subscribe([(topic, qos) for topic in topics or ("#",)])
         assert subscribed.wait(PATIENCE)
 
     def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import resource
 import socket
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -24,6 +21,7 @@ from flatmq_tools import senml
 from flatmq_tools.errors import ToolError
 from flatmq_tools.fleet import Settings, compare, limits, plan, truth
 from flatmq_tools.fleet.fleet import Fleet
+from observer import Observer
 
 DEADLINE = 20.0  # seconds
 TROUBLED = plan.Troubles(
@@ -31,7 +29,7 @@ TROUBLED = plan.Troubles(
 )
 
 
-class Subscriber:
+class Subscriber(Observer):
     """An independent client that keeps what the boards of a prefix send."""
 
     def __init__(self, target: brokers.Broker, prefix: str) -> None:
@@ -39,22 +37,10 @@ class Subscriber:
         self.statuses: dict[str, list[str]] = {}
         self._prefix = prefix
         self._payloads: set[bytes] = set()
-        self._ready = threading.Event()
-        self._client = paho.Client(
-            paho.CallbackAPIVersion.VERSION2, f"sees-{prefix}", clean_session=False
-        )
-        self._client.on_connect = self._connected
-        self._client.on_subscribe = lambda *a: self._ready.set()
-        self._client.on_message = self._take
-        self._client.reconnect_delay_set(1, 1)
-        self._client.connect(target.host, target.port)
-        self._client.loop_start()
-        assert self._ready.wait(DEADLINE)
+        topics = "dev/+/telemetry", "dev/+/status"
+        super().__init__(target.host, target.port, *topics, name=f"sees-{prefix}")
 
-    def _connected(self, client: paho.Client, *_: object) -> None:
-        client.subscribe([("dev/+/telemetry", 1), ("dev/+/status", 1)])
-
-    def _take(self, client: paho.Client, data: object, message: paho.MQTTMessage) -> None:
+    def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
         _, device, what = message.topic.split("/")
         if not device.startswith(self._prefix) or message.retain:
             return
@@ -71,33 +57,14 @@ class Subscriber:
         self.packs.append((device, boot.value, seq.value, reading.time, time.time()))
 
     def wait(self, packs: int, statuses: int) -> None:
-        """Until so many have come; what is missing after a while, the test says."""
+        """Wait until so many have come."""
         self.until(
             lambda: len(self.packs) >= packs and sum(map(len, self.statuses.values())) >= statuses
         )
 
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until it is so, or DEADLINE is over."""
-        end = time.monotonic() + DEADLINE
-        while not holds() and time.monotonic() < end:
-            time.sleep(0.02)
-
     @property
     def seen(self) -> dict[compare.Key, compare.Seen]:
         return compare.count((device, boot, seq) for device, boot, seq, _, _ in self.packs)
-
-    def stop(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
-
-
-@contextmanager
-def subscriber(target: brokers.Broker, prefix: str) -> Iterator[Subscriber]:
-    made = Subscriber(target, prefix)
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 def messages(boots: list[truth.Boot]) -> int:
@@ -129,7 +96,7 @@ def test_the_truth_is_what_a_subscriber_saw(
     target = shared_brokers.get(kind, "shared")
     path = tmp_path / "truth.jsonl"
     prefix = f"truth-{kind}"
-    with subscriber(target, prefix) as observer:
+    with Subscriber(target, prefix) as observer:
         done = troubled(target, prefix, "--seed", 7, "--truth", path)
         assert done.exit_code == 0, done.output
         boots = truth.read(path)
@@ -163,7 +130,7 @@ def test_clocks_are_off_by_what_the_truth_says(
 ) -> None:
     target = shared_brokers.get("mosquitto", "shared")
     path = tmp_path / "truth.jsonl"
-    with subscriber(target, "clock") as observer:
+    with Subscriber(target, "clock") as observer:
         done = run("--devices", 12, "--rate", 5, "--seconds", 1, "--prefix", "clock", "--calm",
                    "--clocks", 0.5, "--seed", 3, "--truth", path, target.address)  # fmt: skip
         assert done.exit_code == 0, done.output
@@ -220,7 +187,7 @@ def test_what_is_acknowledged_outlives_the_broker(tmp_path: Path) -> None:
             else:
                 target.restart()
 
-    with target, subscriber(target, "kill") as observer:
+    with target, Subscriber(target, "kill") as observer:
         fleet.run(show)
         assert fleet.complete
         boots = fleet.boots
