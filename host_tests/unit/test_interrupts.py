@@ -283,12 +283,12 @@ def test_a_client_that_lets_go_waits_for_memory_and_loses_nothing(
     assert (subscribed.first, bench.client.pending) == (0x82, 2)
 
 
-@pytest.mark.parametrize("modules", [{"connack"}, {"walk"}])
+@pytest.mark.parametrize("modules", [{"connack"}, {"walk"}, {"flow"}])
 def test_connack_of_mqtt_5_is_handled_once_there_is_memory(
     modules: set[str], clock: Clock, short: set[str]
 ) -> None:
     bench = VersionBench(clock, 5)
-    pid = bench.client.publish(b"t", b"kept", 1)
+    pid, _ = [bench.client.publish(b"t", text, 1) for text in (b"kept", b"later")]
     bench.client.unanswered = 0  # as with version=None: memory says nothing about the version
     bench.greet()
     short |= modules
@@ -347,21 +347,6 @@ def test_a_refusal_that_cannot_be_read_now_is_read_later(clock: Clock, short: se
     bench.feed(build.ack("PUBACK", again.pid, 0x87))
     assert (bench.client.pending, bench.client.stats.dropped) == (0, 1)
     assert bench.client.connected
-
-
-def test_a_connack_that_cannot_be_handled_now_is_handled_later(
-    clock: Clock, short: set[str]
-) -> None:
-    bench = Bench5(clock)
-    pids = [bench.client.publish(b"t", b"%d" % i, 1) for i in range(2)]
-    bench.greet()
-    short.add("flow")
-    bench.feed(build.connack(0, 0, [(Id.RECEIVE_MAXIMUM, 1)]))
-    assert not bench.client.connected
-    short.clear()
-    bench.accepted((Id.RECEIVE_MAXIMUM, 1))
-    assert bench.client.connected
-    assert _sent(bench) == [(b"0", pids[0], 0)]
 
 
 @pytest.fixture
@@ -431,34 +416,28 @@ def _past_pubrec(bench: VersionBench) -> int:
     return pid
 
 
-def test_a_session_whose_connack_came_is_not_in_doubt(once: Callable, make: Callable) -> None:
-    """A message past PUBREC is not sent as a message again, which could arrive twice."""
-    bench = make(clean_session=False).online()
-    pid = _past_pubrec(bench)
-    bench.greet()
-    once(qos2, "end_of")
-    bench.feed(peer.connack(present=True))
-    assert _ended_for_memory(bench)
-    bench.online(present=True)
-    bench.client.poll()
-    assert [(p.first, p.pid) for p in bench.sent()] == [(0x62, pid)]
+SESSIONS = pytest.mark.parametrize(("present", "first"), [(True, 0x62), (False, 0x3C)])
 
 
-def test_a_new_session_whose_connack_came_without_memory_is_in_doubt(
-    once: Callable, make: Callable
+@SESSIONS
+def test_a_session_is_in_doubt_only_if_its_connack_said_that_it_is_new(
+    present: bool, first: int, once: Callable, make: Callable
 ) -> None:
+    """If it is not, a message past PUBREC is not sent again, which could arrive twice."""
     bench = make(clean_session=False).online()
     pid = _past_pubrec(bench)
     bench.greet()
     once(qos2, "end_of")
-    bench.feed(peer.connack())
+    bench.feed(peer.connack(present=present))
     assert _ended_for_memory(bench)
     bench.online(present=True)
     bench.client.poll()
-    assert [(p.payload, p.pid) for p in bench.published()] == [(b"x", pid)]
+    (again,) = bench.sent()
+    assert again.first == first
+    assert pid.to_bytes(2, "big") in again.body
 
 
-@pytest.mark.parametrize(("present", "first"), [(True, 0x62), (False, 0x3C)])
+@SESSIONS
 def test_without_memory_for_its_code_connack_says_whether_the_session_is_kept(
     present: bool, first: int, clock: Clock, short: set[str]
 ) -> None:

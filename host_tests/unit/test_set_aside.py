@@ -130,15 +130,30 @@ def test_it_goes_behind_the_others_when_identifiers_begin_anew(made: Made) -> No
 
 
 @pytest.mark.parametrize(
-    ("give_up", "closed"),
-    [(None, None), (1, errno.ECONNRESET), (2, errno.EPIPE), (10, errno.ECONNABORTED)],
+    ("give_up", "closed", "memory"),
+    [
+        (None, None, "enough"),
+        (1, errno.ECONNRESET, "enough"),
+        (2, errno.EPIPE, "enough"),
+        (3, None, "short"),
+        (10, errno.ECONNABORTED, "enough"),
+    ],
 )
 @pytest.mark.parametrize("forgets", [False, True], ids=["kept", "forgotten"])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_it_is_set_aside_with_a_proof(
-    qos: int, forgets: bool, give_up: int | None, closed: int | None, clock: Clock, version: int
+    qos: int,
+    forgets: bool,
+    give_up: int | None,
+    closed: int | None,
+    memory: str,
+    clock: Clock,
+    version: int,
+    request: pytest.FixtureRequest,
 ) -> None:
     """After as many tries as were asked for, however the peer closes."""
+    if memory == "short":
+        request.getfixturevalue("every_other")
     broker = Broker(clock, version=version, **({"give_up": give_up} if give_up else {}))
     give_up = give_up or 5
     broker.forgets = forgets
@@ -157,21 +172,6 @@ def test_it_is_set_aside_with_a_proof(
     client.publish(b"good", b"end", qos)
     broker.settles()
     assert (broker.taken[-1], client.stats.dropped) == (b"end", 1)
-
-
-@pytest.mark.usefixtures("every_other")
-@pytest.mark.parametrize("qos", [1, 2])
-def test_without_memory_at_a_loss_it_is_set_aside_as_soon(qos: int, made: Made) -> None:
-    broker = made()
-    broker.refuses_bad()
-    client = broker.client
-    client.publish(BAD, b"x", qos)
-    for number in range(3):
-        client.publish(b"good", b"%d" % number, 1)
-    broker.settles()
-    assert (broker.reports[0][1], client.stats.dropped) == (BAD, 1)
-    assert broker.taken == [b"0", b"1", b"2"]
-    assert GIVE_UP <= len(broker.tries) <= GIVE_UP + 4
 
 
 @pytest.mark.parametrize("qos", [1, 2])
