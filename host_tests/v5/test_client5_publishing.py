@@ -153,18 +153,3 @@ def test_what_was_accepted_before_it_was_known_is_reported(
     assert reports.topics == [b"bad"]
     assert reason in reports.seen[0][2]
     assert client.stats.dropped == 1
-
-
-# What the broker refuses
-
-
-def test_a_refused_message_in_pieces(broker: FakeBroker) -> None:
-    reports = Reports()
-    broker.answer_with("PUBACK", 0x97, times=1)
-    client = online(broker, on_dropped=reports)
-    pid = client.publish_from(b"bad", bytes(3000), 1)
-    settled(client)
-    assert reports.seen == [(pid, b"bad", "PUBACK: reason code 0x97, quota exceeded")]
-    assert client.publish_from(b"good", bytes(3000), 1)
-    settled(client)
-    assert len(broker.onward) == 1

@@ -10,47 +10,14 @@ from typing import Any
 import pytest
 
 from brokers.fake import FakeBroker
-from flatmq.properties import Properties
 from packets import build
 from packets.properties import Id, properties
 from unit.fake_link import Clock
 from v5.clients5 import SECONDS, Bench5, made, online, until
 
 
-class Answers:
-    """Keeps the payload of each answer, None for none."""
-
-    def __init__(self) -> None:
-        self.seen: list[bytes | None] = []
-
-    def __call__(self, message: Any) -> None:
-        self.seen.append(message and message.payload)
-
-
-def _responder(broker: FakeBroker) -> Any:
-    """A client that answers b"echo"."""
-
-    def answer(message: Any) -> None:
-        p = message.properties
-        more = Properties(correlation_data=p.get(Id.CORRELATION_DATA))
-        responder.publish(p.get(Id.RESPONSE_TOPIC), b"re: " + message.payload, 1, properties=more)
-
-    responder = online(broker, b"responder")
-    responder.subscribe(b"echo", answer, 1)
-    until(lambda: broker.subscriptions(b"responder"), responder)
-    return responder
-
-
-def test_no_more_requests_than_there_is_room_for(broker: FakeBroker) -> None:
-    responder = _responder(broker)
-    client = online(broker, requests=2)
-    answers = Answers()
-    assert client.request(b"echo", b"0", answers)
-    assert client.request(b"echo", b"1", answers)
-    assert not client.request(b"echo", b"2", answers)
-    until(lambda: len(answers.seen) == 2, client, responder)
-    assert client.request(b"echo", b"3", answers)
-    client = online(broker, b"narrow", tx_size=100, inflight=2, subscriptions=1)
+def test_a_request_needs_a_place_and_room(broker: FakeBroker) -> None:
+    client = online(broker, tx_size=100, inflight=2, subscriptions=1)
     client.subscribe(b"t", print)
     with pytest.raises(ValueError, match="subscriptions must be at most 1"):
         client.request(b"echo", b"x", print)
@@ -58,9 +25,9 @@ def test_no_more_requests_than_there_is_room_for(broker: FakeBroker) -> None:
     broker.withhold(frozenset({4}))
     assert client.publish(b"t", b"1", 1)
     assert client.publish(b"t", b"2", 1)
-    assert client.request(b"echo", b"x", answers) is False
+    assert client.request(b"echo", b"x", print) is False
     broker.release()
-    until(lambda: client.request(b"echo", b"x", answers), client)
+    until(lambda: client.request(b"echo", b"x", print), client)
 
 
 def _asked(bench: Bench5) -> list[bytes]:
@@ -142,8 +109,8 @@ def test_a_client_without_a_name_needs_a_response_topic(broker: FakeBroker) -> N
 @pytest.mark.parametrize("own", [0, 2])
 def test_a_broker_with_qos_0_alone(own: int, clock: Clock) -> None:
     bench = Bench5(clock, max_qos=own).accepted((Id.MAXIMUM_QOS, 0))
-    answers = Answers()
-    assert bench.client.request(b"ask", b"x", answers)
+    seen: list[bytes] = []
+    assert bench.client.request(b"ask", b"x", lambda message: seen.append(message.payload))
     bench.client.poll()
     subscribe, request = bench.packets()
     assert subscribe.filters[0].qos == min(own, 1)
@@ -152,4 +119,4 @@ def test_a_broker_with_qos_0_alone(own: int, clock: Clock) -> None:
     data = request.properties.first(Id.CORRELATION_DATA)
     more = properties([(Id.CORRELATION_DATA, data)])
     bench.feed(build.publish(topic, b"y", properties=more))
-    assert answers.seen == [b"y"]
+    assert seen == [b"y"]
