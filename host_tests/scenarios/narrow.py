@@ -29,3 +29,20 @@ def receive_maximum(env):
     env.equal(sorted(inbox.payloads()), sorted(wanted), "messages")
     env.equal(full > 0, True, "there was no room at times")
     client.disconnect()
+
+
+def accepted_before_it_was_known(env):
+    """More than the broker takes at a time was accepted while offline: it goes in turn."""
+    inbox = env.Inbox()
+    topic = env.name(b"many")
+    client = env.client(b"c", inflight=8)
+    client.subscribe(topic, inbox.take, qos=2)
+    wanted = [b"%d" % number for number in range(8)]
+    for number, payload in enumerate(wanted):
+        env.equal(client.publish(topic, payload, 1 + number % 2) is None, False, "accepted")
+    client.connect(timeout_ms=15000)
+    env.until("the rest", lambda: not client.pending, client)
+    env.arrive(inbox, 8, client)
+    env.equal(sorted(inbox.payloads()), wanted, "messages")
+    env.equal((client.stats.dropped, client.stats.connects), (0, 1), "dropped, connects")
+    client.disconnect()

@@ -1,4 +1,4 @@
-"""Sessions that the broker keeps."""
+"""Sessions that the broker keeps, or must not keep."""
 
 BROKER = "shared"
 
@@ -46,4 +46,23 @@ def messages_queued_while_away(env):
     env.equal(fourth.session_present, False, "session present after a clean session")
     fourth.disconnect()
     env.online(b"member").disconnect()
+    publisher.disconnect()
+
+
+def clean_session_forgets(env):
+    """A clean session gets nothing of what was published while it was away."""
+    topic = env.name(b"forget")
+    inbox = env.Inbox()
+    publisher = env.online(b"p")
+    for turn in range(2):
+        client = env.client(b"c")
+        subscription = client.subscribe(topic, inbox.take, qos=1)
+        client.start()
+        env.granted(subscription, client)
+        env.equal(client.session_present, False, "session present")
+        env.published(publisher, topic, b"here %d" % turn, 1)
+        env.arrive(inbox, turn + 1, client)
+        client.disconnect()
+        env.published(publisher, topic, b"away %d" % turn, 1)
+    env.equal(inbox.payloads(), [b"here 0", b"here 1"], "messages")
     publisher.disconnect()

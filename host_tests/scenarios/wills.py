@@ -8,8 +8,12 @@ CASES = [(qos, retain) for qos in range(3) for retain in (False, True)]
 def victim(env):
     """A client with a will, in a process of its own, which is killed when it says so."""
     client = env.client(b"victim" + env.option.encode())
-    qos, retain = CASES[int(env.option)]
-    client.set_will(env.name(b"will/" + env.option.encode()), b"gone", qos, retain)
+    if env.option == "cleared":
+        client.set_will(env.name(b"will/0"), b"cleared", 0, False)
+        client.set_will(None)
+    else:
+        qos, retain = CASES[int(env.option)]
+        client.set_will(env.name(b"will/" + env.option.encode()), b"gone", qos, retain)
     client.connect(timeout_ms=15000)
     env.ask("die")
     raise AssertionError("still alive")
@@ -54,4 +58,15 @@ def not_after_disconnect(env):
     env.arrive(inbox, 1, watcher)
     env.equal(inbox.payloads(), [b"end"], "no will")
     again.disconnect()
+    watcher.disconnect()
+
+
+def cleared(env):
+    """A will that was set and cleared again does not come when the client is killed."""
+    watcher = env.client(b"cw")
+    inbox = env.subscribed(watcher, env.name(b"will/0"), 1)
+    env.ask("kill", "wills", "victim", "cleared")
+    env.ask("kill", "wills", "victim", "0")  # whose will comes after that of the first
+    env.arrive(inbox, 1, watcher)
+    env.equal(inbox.payloads(), [b"gone"], "wills")
     watcher.disconnect()
