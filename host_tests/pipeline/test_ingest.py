@@ -295,7 +295,7 @@ def test_no_more_in_flight_than_the_ingest_takes(scripted: FakeBroker, writer: l
 
 
 def test_the_ingest_takes_no_memory_for_pandas() -> None:
-    """Who asks for it afterwards gets it."""
+    """Programs that use it afterwards get it."""
     program = (
         "import sys; from flatmq_tools.pipeline import arrow; arrow.load()\n"
         "from flatmq_tools.pipeline import landing\n"
