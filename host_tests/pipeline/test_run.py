@@ -10,19 +10,25 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 import peer
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import delta_batches, delta_files, log, maintenance, run, service
+from flatmq_tools.pipeline import (
+    delta_batches,
+    delta_files,
+    log,
+    maintenance,
+    notices,
+    run,
+    service,
+)
 from flatmq_tools.pipeline.in_use import lock
 from flatmq_tools.pipeline.jobs import measurements
 from flatmq_tools.pipeline.landing import Landing
@@ -390,17 +396,16 @@ def test_a_signal_ends_it_in_good_order_and_a_second_one_at_once(
     words = ["run", out, "--job", "measurements", "--master", "local[7]"]
     heard: list[str] = []
 
-    class Heard(Console):
-        def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*objects, **options)
-            heard.extend(map(str, objects))
+    def say(text: str) -> None:
+        notices.say(text)
+        heard.append(text)
 
     def begun() -> bool:
         return count(out / "measurements") == 20 and any(
             line.startswith("started after") for line in heard
         )
 
-    monkeypatch.setattr(run, "Console", Heard)
+    monkeypatch.setattr(run, "say", say)
     with shared(spark, monkeypatch) as masters:
         done = typed(words, begun, signals)
     assert masters == ["local[7]"]

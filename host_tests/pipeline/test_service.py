@@ -6,6 +6,7 @@ They pause while a disk is full, and say in a line what has happened.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline.processes import Command
+from flatmq_tools.pipeline.processes import Command, environment
 from flatmq_tools.pipeline.run import Plan
 from pipeline.messages import count, land_boards, read
 from pipeline.mqtt import PATIENCE, broker, publish, until
@@ -174,6 +175,34 @@ def test_ingest_pauses_while_the_disk_is_full(tmp_path: Path, small: Path) -> No
         ingest.end(PATIENCE)
     assert ingest.words().count("paused") == ingest.words().count("going on") == 1
     assert "nothing lands" not in ingest.words()
+
+
+@pytest.mark.parametrize("where", ["a full disk", "a reader that has gone"])
+def test_ingest_goes_on_if_nobody_can_read_what_it_says(where: str, tmp_path: Path) -> None:
+    if where == "a full disk":
+        if not Path("/dev/full").exists():
+            pytest.skip("no /dev/full")
+        end = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read_end, end = os.pipe()
+        os.close(read_end)
+    out, log = tmp_path / "out", tmp_path / "log"
+    with broker() as there:
+        words = ["ingest", there.address, str(out), "--log", str(log), "--every", "0.2"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flatmq_tools.cli", "pipeline", *words],
+            stdout=subprocess.DEVNULL, stderr=end, env=environment(),
+        )  # fmt: skip
+        os.close(end)
+        try:
+            until(lambda: process.poll() is not None or (log / "subscribed.json").exists())
+            assert process.poll() is None
+            publish(there, [(TOPIC, _pack(1))])
+            until(lambda: process.poll() is not None or count(out / "raw"))
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(

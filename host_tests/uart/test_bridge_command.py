@@ -168,6 +168,30 @@ def test_a_reader_that_has_gone_ends_it(command: str) -> None:
     assert status == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_that_its_output_goes_to_stops_no_bytes(shared_brokers: SharedBrokers) -> None:
+    broker = shared_brokers.get("mosquitto", "shared")
+    with terminal() as (board, port), open("/dev/full", "wb") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flatmq_tools.cli", "bridge", port, broker.address],
+            stdout=full,
+            stderr=full,
+        )
+        try:
+            for sent, kind in (
+                (b"", BEGIN),
+                (b"booting\n" + frame(OPEN, 7, HELLO), OPEN),
+                (frame(DATA, 7, CONNECT), DATA),
+            ):
+                board.send(sent)
+                while not select.select([board.end], [], [], 0.1)[0]:
+                    assert process.poll() is None
+                board.hear(kind)
+        finally:
+            process.kill()
+            process.wait()
+
+
 class _Bad(Exception):
     """As termios.error, which is no OSError."""
 

@@ -77,7 +77,12 @@ def main(
     def say(who: str, text: str) -> None:
         line = Text(f"{time.strftime('%H:%M:%S')} {who:>6} | ", style="dim")
         line.append(readable(text), style="not dim" if who == "board" else "")
-        console.print(line, soft_wrap=True, highlight=False)
+        try:
+            console.print(line, soft_wrap=True, highlight=False)
+        except OSError:  # most likely a full disk: bytes are bridged all the same
+            console.quiet = True
+            console.print()  # forgets the line, which rich would keep and write again
+            console.quiet = False
 
     if trust:
         trust.context()  # a file that cannot be used shows now

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 
 from flatmq.senml import Pack, label
 
@@ -25,6 +24,7 @@ from .delta import Delta
 from .in_use import INGEST, lock
 from .ingest import Ingest, by_settings
 from .log import SCHEMA, Writer, read
+from .notices import say
 from .options import parse, with_defaults
 
 _LOOK_S = 0.5  # between two looks for segments that closed because they were large
@@ -310,11 +310,6 @@ def main(
     MetricsError, and what `Service.run` raises.
     """
     from .metrics import of_ingest, served
-
-    console = Console(stderr=True)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     landing = Landing(ingest.log, target)
     service = Service(ingest, landing, say=say, **how)

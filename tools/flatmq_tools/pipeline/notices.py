@@ -1,12 +1,23 @@
-"""Notices to people while a run goes on: counts, in a line now and then."""
+"""Notices to people while a service goes on: lines, and counts in a line now and then."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 import time
 from collections import Counter
 
 _EVERY = 60.0  # s between two lines on the same
+
+
+def say(text: str) -> None:
+    """Print a line for people on standard error, if it can be written.
+
+    A service goes on if the disk with its output is full, or whoever read it has gone.
+    """
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 class Notices:

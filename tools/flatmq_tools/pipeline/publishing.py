@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 import time
 import uuid
 from collections import Counter
@@ -30,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from flatmq import Client, MQTTError
 
-from . import durable, refusals
+from . import durable, notices, refusals
 from .options import OptionError, SinkSettings
 
 COLUMNS = {
@@ -317,4 +316,4 @@ def _keep(folder: Path, rows: Iterable[BadRow], batch: int | None) -> Path:
 
 def say(text: str) -> None:
     """Print a line for people, who see it on the driver's stderr."""
-    print(f"mqtt: {text}", file=sys.stderr, flush=True)
+    notices.say(f"mqtt: {text}")

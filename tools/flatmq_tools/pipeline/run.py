@@ -43,7 +43,7 @@ from .jobs.parsing import Reads, mapped
 from .maintenance import Maintenance
 from .mapping.births import Births
 from .metrics import RunNumbers, of_ingest, served
-from .notices import Notices
+from .notices import Notices, say
 from .open_windows import numbers_of, open_windows
 from .session import session
 from .state.once import Once
@@ -444,11 +444,6 @@ def main(
     is the address and port of metrics for Prometheus, if they are served. RunError if a query
     fails or Java dies: what was not finished is done by the next run.
     """
-    console = Console(stderr=True)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     _check(plan)
     service.quiet()
     begun = time.monotonic()
@@ -457,7 +452,7 @@ def main(
         lock(plan.out),
         served(metrics_port, lambda: found[0].metrics() if found else ()),
         service.Ending(say) as ending,
-        console.status("starting Spark ...") as status,
+        Console(stderr=True).status("starting Spark ...") as status,
     ):
         raw = tables.of(plan.url or plan.out, "raw")
         if not plan.source and not DeltaTable.is_deltatable(raw):
