@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 import pytest
-import serial
+import serial.rfc2217
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -310,3 +310,34 @@ def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
         finally:
             bridge.stop()
     assert sum("no connection to" in text for _, text in bridge.lines) == 1
+
+
+def test_a_port_on_another_machine(
+    shared_brokers: SharedBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By RFC 2217, and again when that machine has closed the connection."""
+    monkeypatch.setattr(pump, "RETRY", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(SECONDS)
+        port = server.getsockname()[1]
+        bridge = Bridge(f"rfc2217://127.0.0.1:{port}", shared_brokers.get("mosquitto", "shared"))
+        try:
+            for _ in range(2):
+                end, _ = server.accept()
+                with end:
+                    end.settimeout(SECONDS)
+                    link = mock.Mock(write=end.sendall)
+                    remote_port = serial.rfc2217.PortManager(
+                        serial.serial_for_url("loop://"), link
+                    )
+                    decoder = Decoder()
+                    answers = {BEGIN: frame(OPEN, 7, HELLO), OPEN: frame(DATA, 7, CONNECT)}
+                    kind = -1
+                    while kind != DATA:
+                        data = end.recv(4096)
+                        assert data, "the bridge has closed it"
+                        for head, _ in decoded(b"".join(remote_port.filter(data)), decoder):
+                            kind = head[0] - SMALL
+                            end.sendall(b"".join(remote_port.escape(answers.get(kind, b""))))
+        finally:
+            bridge.stop()

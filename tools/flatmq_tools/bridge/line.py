@@ -34,7 +34,8 @@ class Line:
             self._port = serial.serial_for_url(url, do_not_open=True)
             self._port.baudrate = baud
             self._port.timeout = _LOOK
-            self._port.write_timeout = _STUCK
+            if not url.startswith("rfc2217:"):  # it has none to set; its socket has 5 s
+                self._port.write_timeout = _STUCK
             if "://" not in url:
                 self._port.exclusive = True
             self._port.open()
