@@ -218,6 +218,23 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     assert waits[0] and said[-1] == "the job measurements works again"
 
 
+def test_a_job_that_cannot_be_started_at_first_stops_no_other(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_PAUSE", 0.1)
+    monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
+    in_the_way = tmp_path / "checkpoints" / "windows"
+    in_the_way.parent.mkdir()
+    in_the_way.write_text("")
+    plan = Plan(tmp_path, jobs=["measurements", "windows"])
+    with broker() as there, started(spark, plan, there) as running:
+        publish(there, [_pack("a", n) for n in range(3)])
+        until(lambda: running.look() or count(tmp_path / "measurements") == 3)
+        assert running.failed.startswith("the job windows has failed: ") and running.up()
+        in_the_way.unlink()
+        until(lambda: running.look() or not running.failed)
+
+
 def test_what_fails_beside_the_jobs_stops_none_and_is_tried_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

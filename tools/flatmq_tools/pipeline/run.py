@@ -108,7 +108,8 @@ class _Job:
         self.closed = False
         """No batch may begin any more: a query is stopped between two of them."""
         self.query: StreamingQuery
-        self.due: float | None = None  # it has ended, and is started again then
+        """There is none until it could be started once."""
+        self.due: float | None = None  # it has ended, or did not start, and is started then
         self.error = ""  # why it has failed, until it works again,
         self.full = False  # or whether a disk was full
         self.pause = _PAUSE  # s before the next try
@@ -120,7 +121,7 @@ class _Job:
 
     def works(self) -> bool:
         """Return whether it has done a batch since its start, or found nothing to do."""
-        if not self.query.isActive:
+        if self.due is not None or not self.query.isActive:
             return False
         done = any(
             "addBatch" in json.loads(p.json)["durationMs"] for p in self.query.recentProgress
@@ -174,7 +175,7 @@ class Run:
             )
         try:
             for job in self._jobs:
-                job.begin()
+                self._begin(job)
         except BaseException:
             if self._receiving is not None:
                 self._receiving.close()
@@ -316,7 +317,7 @@ class Run:
         return all(
             job.query.isActive and "nitializing" not in str(job.query.status["message"])
             for job in self._jobs
-            if not job.error
+            if job.due is None and not job.error
         )
 
     def _note(self, query: StreamingQuery) -> None:
@@ -413,7 +414,8 @@ class Run:
         if self._receiving is not None:
             self._receiving.close()
         for job in self._jobs:
-            job.query.stop()
+            if job.due is None:
+                job.query.stop()
         self._maintenance.close()
         self._known.close()
 
