@@ -113,6 +113,34 @@ def test_a_target_that_is_away_for_a_while(tmp_path: Path) -> None:
         assert work.land() == PREPARED
 
 
+def test_a_damaged_file_of_the_log_holds_up_no_other(tmp_path: Path) -> None:
+    said: list[str] = []
+    out = tmp_path / "out"
+    with log.Writer(tmp_path / "log") as writer:
+        for count in (3, 4):
+            fill(writer, count)
+        writer.rotate()
+        fill(writer, 3)
+        writer.rotate()
+        damaged = writer.closed()[0][0].path
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+        before = damaged.read_bytes()
+        work = Landing(writer, str(out))
+        work.say = said.append
+        assert work.land() == 6
+        assert writer.first_offset == 10
+    assert landed(out)["offset"].to_pylist() == [0, 1, 2, 7, 8, 9]
+    kept = damaged.with_suffix(".damaged")
+    assert kept.read_bytes() == before
+    assert said == [
+        f"{damaged}: damaged, or ends, before message 3: up to 6 none landed; see {kept}"
+    ]
+    with log.Writer(tmp_path / "log") as writer:
+        fill(writer, 1)
+        writer.rotate()
+        assert Landing(writer, str(out)).land() == 1
+
+
 def test_landing_goes_on_whatever_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ be there.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import threading
 import time
@@ -23,7 +24,7 @@ from . import room, tables
 from .delta import Delta
 from .in_use import INGEST, lock
 from .ingest import Ingest, by_settings
-from .log import SCHEMA, Writer, read
+from .log import SCHEMA, LogError, Writer, end_of, read
 from .notices import say
 from .options import parse, with_defaults
 
@@ -59,23 +60,35 @@ class Landing:
         """Messages landed since this was made."""
         self.commits = 0
         """Commits since then."""
+        self.say: Callable[[str], None] = lambda text: None
+        """Takes a line for people when messages cannot land."""
 
     def land(self) -> int:
         """Land every segment that no longer grows, oldest first; return the number of messages.
 
-        Raises OSError, DeltaError or SinkError when the target cannot be written, and LogError
-        when a segment is damaged; the log then keeps what is not landed.
+        Of a damaged segment what is before the damage is landed, and a copy is kept. Raises
+        OSError, DeltaError or SinkError when the target cannot be written; the log then keeps
+        what is not landed.
         """
         before = self.messages
         for segment, after in self.log.closed():
             first = max(segment.first, self._raw.last(self.log.id) or 0)
             if first < after:
-                batches = read(self.log.folder, first, after)
-                parts = (pa.Table.from_batches([batch]) for batch in batches)
-                self.messages += self._raw.add(parts, SCHEMA, self.log.id, after)
-                self.commits += 1
+                try:
+                    self._add(first, after, after)
+                except LogError as error:  # it would hold up all that follow
+                    kept = segment.path.with_suffix(".damaged")
+                    shutil.copyfile(segment.path, kept)
+                    self._add(first, max(first, end_of(segment)[0]), after)
+                    self.say(f"{error}: up to {after - 1} none landed; see {kept}")
             self.log.trim(after)
         return self.messages - before
+
+    def _add(self, first: int, end: int, number: int) -> None:
+        batches = read(self.log.folder, first, end)
+        parts = (pa.Table.from_batches([batch]) for batch in batches)
+        self.messages += self._raw.add(parts, SCHEMA, self.log.id, number)
+        self.commits += 1
 
 
 class Service:
@@ -100,6 +113,7 @@ class Service:
         self.ingest = ingest
         ingest.say = say
         self.landing = landing
+        landing.say = say
         self._every_s = every_s
         self._print = say
         self._over = threading.Event()
