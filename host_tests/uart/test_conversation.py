@@ -193,6 +193,29 @@ def test_a_bridge_that_is_gone_is_noticed() -> None:
         assert world.line.now - began <= 10_000
 
 
+def test_noise_without_end_does_not_keep_poll_from_returning() -> None:
+    """A board decodes more slowly than a fast line, or a terminal that pastes, sends bytes."""
+    with World() as world:
+        world.until("the bridge", lambda: world.client.connected)
+        quiet = world.line.now + 10_000
+
+        def babble(buf: bytearray) -> int | None:
+            if world.line.now >= quiet:
+                return None
+            world.line.now += 5
+            buf[:] = b"~" * len(buf)
+            return len(buf)
+
+        with mock.patch.object(world.link, "_read", babble):
+            for ms in (0, 20, 0, 20):
+                began = world.line.now
+                world.client.publish(b"t", b"x")
+                world.client.poll(ms)
+                assert world.line.now - began < 500
+        world.broker.send(b"heard")
+        world.until("the message", lambda: world.got == [b"heard"])
+
+
 def test_a_board_that_waits_for_its_next_try_sleeps() -> None:
     """Though something was under way when the connection ended."""
     with World(retry_ms=60_000) as world:

@@ -224,10 +224,15 @@ class Link:
         """Take in available bytes up to a frame with payload, then send what is due.
 
         With `on`, take in everything: the client may have to write before it reads, and
-        the acknowledgement that makes room may be behind the payload.
+        the acknowledgement that makes room may be behind the payload. But no more than the line
+        buffers: noise may come faster than it is decoded.
         """
+        most = len(self._kept)
         while on or not self._left:
             if self._at == self._have:
+                if most <= 0:
+                    on = False
+                    break
                 n = self._read(self._chunk)
                 if not n:
                     if n == 0:
@@ -236,6 +241,7 @@ class Link:
                     break
                 self._at = 0
                 self._have = n
+                most -= n
             if self._left and not self._held:
                 self._keep(self._left)
             self._at = self._rx.take(self._chunk, self._at, self._have)
