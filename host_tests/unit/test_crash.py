@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -333,6 +334,33 @@ def test_a_guarded_program_is_kept_printed_and_reset(
     printed = capsys.readouterr()
     assert "ValueError: the pool is empty" in printed.out + printed.err
     assert "reset in 5 s; Ctrl-C stops that" in printed.out
+
+
+def test_a_task_that_was_cancelled_resets_the_board(
+    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its CancelledError is no Exception."""
+    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
+
+    async def program() -> None:
+        task = asyncio.create_task(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    with pytest.raises(Reset):
+        crash.guard(lambda: asyncio.run(program()))
+    assert "CancelledError" in record(path)["trace"]
+
+
+def test_an_exception_that_cannot_be_printed_resets_the_board(
+    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MicroPython raises what its `__repr__` does."""
+    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
+    Short(monkeypatch, crash, "print_exception", error=RuntimeError())
+    with pytest.raises(Reset):
+        crash.guard(fail)
+    assert record(path)["trace"] == "ValueError"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

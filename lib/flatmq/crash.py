@@ -115,9 +115,14 @@ def guard(function: "Callable[[], Any]", pause: int = 5) -> "Any":
         pass
     try:
         return function()
-    except Exception as error:
-        keep(error)
-        print_exception(error)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # CancelledError of asyncio is no Exception
+        try:
+            keep(error)
+            print_exception(error)
+        except Exception:  # it cannot be printed
+            pass
     print("reset in", pause, "s; Ctrl-C stops that")
     time.sleep(pause)
     if reset:
@@ -183,8 +188,12 @@ class Crashes:
                     self.reserve = bytearray(_RESERVE)
                 except MemoryError:  # it is tried again in a minute
                     pass
-        if self._json:
-            self._report()
+        if self._id:
+            if not self._client.awaits(self._id):
+                _remove(self.path)  # first: without memory, the next poll does it
+                self.take(None)
+        elif self._json and self._client.connected:
+            self._publish()
 
     def sample(self) -> None:
         """Bring `uptime` and `least` up to date."""
@@ -203,14 +212,6 @@ class Crashes:
         self._id = 0  # its packet identifier
         if record:
             self._json = json.dumps(record).encode()
-
-    def _report(self):
-        if self._id:
-            if not self._client.awaits(self._id):
-                _remove(self.path)  # first: without memory, the next poll does it
-                self.take(None)
-        elif self._client.connected:
-            self._publish()
 
     def _publish(self):
         try:
