@@ -17,6 +17,7 @@ from ha import documented
 from ha.documented import available
 from packets import strict
 from unit.fake_link import Bench, Clock
+from unit.short import Short
 
 CONFIG = "homeassistant/device/{}/config"
 HERE = Path(__file__).parent
@@ -394,6 +395,31 @@ def test_a_state_that_cannot_be(value: Any, decimals: int, text: str, home: Home
     level = home.device().sensor("level")
     with pytest.raises((TypeError, ValueError), match=text):
         level.set(value, decimals)
+
+
+def test_a_state_larger_than_the_queue_keeps_no_other_one_back(home: Home) -> None:
+    device = home.device()
+    text, level = device.sensor("text"), device.sensor("level")
+    home.start()
+    text.set(b"x" * 300)
+    level.set(1)
+    with pytest.raises(ValueError, match="tx_size"):
+        home.made.poll()
+    assert home.settle() == [("dev/tank-1/level", b"1")]
+    text.set(b"short")
+    assert home.settle() == [("dev/tank-1/text", b"short")]
+
+
+def test_a_state_is_published_once_there_is_memory(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level = home.device().sensor("level")
+    home.start()
+    level.set(1)
+    Short(monkeypatch, home.client, "publish")
+    with pytest.raises(MemoryError):
+        home.made.poll()
+    assert home.settle() == [("dev/tank-1/level", b"1")]
 
 
 def test_a_switch_is_no_number(home: Home) -> None:

@@ -300,6 +300,8 @@ class Device:
 
         The message needs a moment in which the client has nothing else to send; states wait for
         it. Allocates nothing, unless the message is due.
+
+        ValueError for a state that is larger than the client sends, which is not published.
         """
         c = self._client
         if not c.connected:
@@ -331,14 +333,17 @@ class Device:
 
     def _report(self):
         """Publish the states that are news, as long as there is room."""
-        self.news = False
         for each in self.components:
             if each.news and not self._reported(each):
-                self.news = True
                 return
+        self.news = False
 
     def _reported(self, each):
-        each.news = self._client.publish(each.topic, self._payload(each), 1, True) is None
+        try:
+            each.news = self._client.publish(each.topic, self._payload(each), 1, True) is None
+        except ValueError:  # it is too large, and the others follow
+            each.news = False
+            raise
         return not each.news
 
     def _payload(self, c):
