@@ -328,6 +328,15 @@ def test_lines_that_were_signed_for_something_else(key_file: Path) -> None:
     assert hand.names["ran"] == [1, 2, 3]
 
 
+def test_a_line_that_exits_does_not_end_the_program(key_file: Path) -> None:
+    """Nobody may be near the board to start it again."""
+    hand = Hand(key_file)
+    grant = hand.asks()
+    (said,) = hand.hears(b"dev/pico-1/prompt/in", hand.line(grant, 1, code="raise SystemExit"))
+    assert said["out"].endswith("SystemExit\n")
+    assert hand.runs(hand.line(grant, 2))
+
+
 def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])

@@ -162,7 +162,7 @@ class Prompt:
                     shown(repr(value))
             except SyntaxError:
                 exec(code, self._names)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             load("crash", "").print_exception(error, out)
         collect()
         return out.getvalue()
