@@ -298,6 +298,11 @@ def test_what_cannot_be_done_is_said_before_anything_is_removed(tmp_path: Path) 
     (tmp_path / "measurements" / "batch=0").mkdir(parents=True)
     assert "of an earlier edition of flatmq" in said("forget", "a", tmp_path)[1]
     (tmp_path / "measurements" / "batch=0").rmdir()
+    copy = tmp_path / "log" / "1.damaged"
+    copy.parent.mkdir(exist_ok=True)
+    copy.touch()
+    assert f"{copy} may have messages of the device" in said("forget", "a", tmp_path)[1]
+    copy.unlink()
     # A job has read the first commit alone, and would lack the other one.
     place = {"table": str(DeltaTable(str(tmp_path / "raw")).metadata().id), "version": 1}
     checkpoint = tmp_path / "checkpoints" / "measurements"

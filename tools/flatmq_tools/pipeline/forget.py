@@ -123,6 +123,9 @@ def _check(out: Path, more: Sequence[Path]) -> None:
         if not folder.is_dir():
             raise tables.TablesError(f"{folder}: no such folder")
     tables.check(out)
+    for folder in (out / "log", *more):
+        for copy in folder.glob("*.damaged"):
+            raise LogError(f"{copy} may have messages of the device, too: remove it")
     if not _tables(out) and not any((out / name).exists() for name in ("state", "log")):
         raise tables.TablesError(f"OUT must be the folder of a run, not {out}: it has no table")
 
