@@ -315,8 +315,9 @@ def test_a_full_log_has_the_broker_wait_until_spark_has_committed(
 
 
 def test_a_disk_that_takes_nothing_for_a_while_ends_no_query(
-    readers: Readers, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    readers: Readers, there: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     reader = readers()
     start = reader.initialOffset()
     until(lambda: _subscribed(tmp_path))
@@ -332,6 +333,32 @@ def test_a_disk_that_takes_nothing_for_a_while_ends_no_query(
         until(lambda: reader.latestOffset() and len(tried) > 1)
         assert reader.latestOffset() == start
     until(lambda: reader.latestOffset()["offset"] == 5)
+    reader.stop()
+    paused, going_on = capsys.readouterr().err.splitlines()
+    assert paused.startswith("mqtt: paused, as the disk of the log in ")
+    assert going_on == f"mqtt: receiving from {there.address} again"
+
+
+def test_a_broker_that_is_away_is_reported_once(
+    readers: Readers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    reader = readers(path=f"tcp://127.0.0.1:{port}")
+    reader.initialOffset()
+    said: list[str] = []
+
+    def heard(word: str) -> bool:
+        said.extend(capsys.readouterr().err.splitlines())
+        return any(word in line for line in said)
+
+    until(lambda: heard("no connection"))
+    with broker(port=port):
+        until(lambda: heard("again"))
+        reader.stop()
+    said.extend(capsys.readouterr().err.splitlines())
+    no_connection, again = said
+    assert no_connection.startswith(f"mqtt: no connection to 127.0.0.1:{port}: ")
+    assert again == f"mqtt: receiving from 127.0.0.1:{port} again"
 
 
 def test_the_disk_has_everything_before_a_segment_goes(

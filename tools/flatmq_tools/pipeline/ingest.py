@@ -47,7 +47,8 @@ class Ingest:
     tls            how the broker is verified; None for no TLS
     delay_ms       how long a message waits for others to share its sync, at most
     link           replaces host and port: see `flatmq.Client`
-    say            takes a line for people when the broker has broken a rule, or lost the session
+    say            takes a line for people when the broker has broken a rule, or lost the session,
+                   and in `background` when no messages come
 
     SUBSCRIBE is sent only if the broker has no session, or was asked for something else last
     time: each SUBSCRIBE brings every retained message again. `subscribed.json`, beside the
@@ -224,16 +225,32 @@ class Ingest:
             draft.replace(self._note)
 
     def background(self) -> None:
-        """Poll in a thread until `stop`. `check` raises what ended it."""
+        """Poll in a thread until `stop`. `check` raises what ended it.
+
+        What keeps messages away is reported once, and when they come again.
+        """
         self._thread = threading.Thread(target=self._turn, name="ingest", daemon=True)
         self._thread.start()
 
     def _turn(self) -> None:
+        said = ""
         try:
             while not self._over.is_set():
                 self.turn(TURN_MS)
+                if (away := self._away()) != said:
+                    said = away
+                    self.say(away or "receiving from {}:{} again".format(*self.broker))
         except BaseException as error:
             self._failure = error
+
+    def _away(self) -> str:
+        """Return why no messages come; empty if they do, or if it does not connect yet."""
+        if self.trouble is not None:
+            folder = self.log.folder
+            return f"paused, as the disk of the log in {folder} takes nothing: {self.trouble}"
+        if self.error is None:
+            return ""
+        return "no connection to {}:{}: {}".format(*self.broker, self.error.detail)
 
     def turn(self, ms: int) -> bool:
         """Do as `poll`, but wait for a second if the disk does not accept a message.
