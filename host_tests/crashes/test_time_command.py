@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import re
@@ -89,3 +90,18 @@ def test_what_is_no_request_is_not_answered(
             lambda: (seen.send("dev/odd/time/get", payload), seen.send("dev/odd/time/get", "7")),
         )
         assert all(answer.startswith(b"7 ") for answer in seen.payloads("dev/odd/time"))
+
+
+def test_a_full_disk_that_its_output_goes_to_stops_no_answer(running: broker.Broker) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+    words = (Desk(running), None, Console(file=Full()))
+    with (
+        typed_command.at_work(functools.partial(timing.main, *words)),
+        Observer(running.host, running.port, "dev/full/time") as seen,
+    ):
+        seen.until(
+            lambda: seen.payloads("dev/full/time"), lambda: seen.send("dev/full/time/get", "7")
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
@@ -113,7 +114,8 @@ def turns(
 
 
 def _report(text: str) -> None:
-    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+    with contextlib.suppress(OSError):  # a full disk, for example
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:

@@ -38,7 +38,8 @@ def main(
         name = printable(topic.split("/")[1])
         if name not in boards:
             boards.add(name)
-            console.print(f"{name} asks for the time", markup=False, highlight=False)
+            with contextlib.suppress(OSError):  # a full disk, for example: the others need answers
+                console.print(f"{name} asks for the time", markup=False, highlight=False)
 
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, ["dev/+/time/get"], answer, qos=0)
