@@ -337,6 +337,24 @@ def test_a_port_that_is_in_use() -> None:
             pass
 
 
+def test_a_store_that_does_not_answer_takes_no_metric_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = RunNumbers()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+        monkeypatch.setenv("AWS_REGION", "x")
+        asked = threading.Thread(
+            target=numbers.devices, args=("s3://bucket/devices",), daemon=True
+        )
+        asked.start()
+        asked.join(10.0)  # Prometheus waits no longer
+        assert not asked.is_alive()
+
+
 def test_a_table_that_is_broken_takes_no_metric_away(tmp_path: Path) -> None:
     numbers = RunNumbers()
     write_deltalake(tmp_path, pa.table({"silent": [True, None, False]}))

@@ -11,10 +11,10 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from prometheus_client import (
     CollectorRegistry,
     Histogram,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 300.0)  # s of a batch
+_PATIENCE = 3.0  # s: Prometheus waits for ten
 
 
 class MetricsError(ValueError):
@@ -131,6 +132,7 @@ class RunNumbers:
             registry=None, buckets=_BUCKETS,
         )  # fmt: skip
         self._devices = 0, 0  # of them, the silent ones
+        self._reading = Thread()  # which reads them: one at a time, as a store may not answer
 
     def batch(self, progress: Mapping[str, Any]) -> None:
         """Add a batch that is done."""
@@ -140,9 +142,17 @@ class RunNumbers:
     def devices(self, table: str) -> None:
         """Take how many devices there are in the Delta table, and how many of them are silent.
 
-        If it cannot be read, those of before are kept: the other metrics do not depend on it.
+        If it cannot be read, or not within `_PATIENCE` s, those of before are kept: the other
+        metrics do not depend on it.
         """
-        with contextlib.suppress(OSError, ValueError, DeltaError):
+        reading = self._reading
+        if not reading.is_alive():
+            reading = self._reading = Thread(target=self._read, args=(table,), daemon=True)
+            reading.start()
+        reading.join(_PATIENCE)
+
+    def _read(self, table: str) -> None:
+        with contextlib.suppress(BaseException):  # a panic of deltalake, too
             rows = DeltaTable(table).to_pyarrow_table(columns=["silent"])
             self._devices = rows.num_rows, rows["silent"].to_pylist().count(True)
 
