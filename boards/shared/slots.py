@@ -216,7 +216,6 @@ def run(folder: str = "", main: str = "main") -> None:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        sys.print_exception(error)
         _crashed(error, folder)
         import machine
 
@@ -225,6 +224,7 @@ def run(folder: str = "", main: str = "main") -> None:
 
 def _crashed(error, folder):
     try:
+        sys.print_exception(error)
         record = load(folder)
         if not record["why"]:
             record["why"] = repr(error)[:120]

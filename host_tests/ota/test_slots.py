@@ -70,3 +70,27 @@ def test_a_record_without_what_it_names(
     """The record may be lost, too. Then the other archive runs."""
     assert _boot(tmp_path, monkeypatch, record, there) == there
     assert slots.load(str(tmp_path))["run"] == there
+
+
+def test_an_exception_that_cannot_be_printed_resets_the_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MicroPython raises what its `__repr__` does."""
+
+    class Reset(Exception):
+        pass
+
+    def reset() -> None:
+        raise Reset
+
+    def unprintable(error: BaseException) -> None:
+        if isinstance(error, ZeroDivisionError):
+            raise RuntimeError
+
+    (tmp_path / "main_of_this_test.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(slots, "time", SimpleNamespace(sleep=lambda seconds: None))
+    monkeypatch.setattr(sys, "print_exception", unprintable, raising=False)
+    monkeypatch.setitem(sys.modules, "machine", SimpleNamespace(reset=reset))  # type: ignore[arg-type]
+    with pytest.raises(Reset):
+        slots.run(str(tmp_path), "main_of_this_test")
