@@ -15,8 +15,11 @@ import pytest
 
 import peer
 from flatmq import crash
+from packets.properties import Id
 from unit.both_versions import VersionBench
+from unit.fake_link import Clock
 from unit.short import Short
+from v5.clients5 import Bench5
 
 TOPIC = b"dev/pico-1/crash"
 
@@ -218,6 +221,18 @@ def test_a_small_queue_gets_a_shorter_traceback(room: int, path: str, make: Call
     found = json.loads(message.payload)["trace"]
     assert found.startswith("Traceback (most recent call last):\n  ...\n  File")
     assert found.endswith("line 29, in read\nValueError: x")
+
+
+def test_a_broker_without_retained_messages_has_it_all_the_same(path: str, clock: Clock) -> None:
+    """A ValueError at each start would reset a guarded board for ever."""
+    kept(path)
+    bench = Bench5(clock).accepted((Id.RETAIN_AVAILABLE, 0))
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    for _ in range(9):
+        turn(bench, crashes)  # type: ignore[arg-type]
+    (message,) = [p for p in bench.packets() if p.name == "PUBLISH"]
+    assert (message.retain, message.qos) == (False, 1)
+    assert json.loads(message.payload) == record(path)
 
 
 def test_a_topic_that_is_not_valid_is_an_error(path: str, make: Callable) -> None:

@@ -44,6 +44,7 @@ _SHORTEST = const(128)  # bytes that it is shortened to, so that it fits into th
 _LARGEST = const(4096)  # bytes of a record: a larger one is not from here
 _RESERVE = const(2048)  # bytes; with 1,536, a Pico W could not write the record
 _GAP = const("  ...\n")
+_RETAIN = const(2)  # what the broker offers: see `v5.server`
 _YEAR = const(2025)  # a clock that shows an earlier year has not been set
 
 _kept: "Any" = None  # the exception that was kept last
@@ -133,9 +134,9 @@ def guard(function: "Callable[[], Any]", pause: int = 5) -> "Any":
 class Crashes:
     """Publishes the record that `keep` has written, retained and at QoS 1, on `topic`.
 
-    The file is removed once the broker has acknowledged it. `watchdog`: the watchdog caused the
-    reset before this start; without a record, that is published instead. `path` is that of the
-    file.
+    It is not retained at a broker that retains nothing. The file is removed once the broker has
+    acknowledged it. `watchdog`: the watchdog caused the reset before this start; without a record,
+    that is published instead. `path` is that of the file.
 
     `uptime` is the time in seconds since it was made. `least` is the least heap in bytes that was
     free, after a collection; None on CPython. Both are in the record of a later crash. They are
@@ -214,14 +215,16 @@ class Crashes:
             self._json = json.dumps(record).encode()
 
     def _publish(self):
+        c = self._client
         try:
-            self._id = self._client.publish(self._topic, self._json, 1, True) or 0
+            self._id = c.publish(self._topic, self._json, 1, not c.five or c.offers[_RETAIN]) or 0
         except ValueError:
             record = json.loads(self._json)
             trace = record.get("trace")
-            if type(trace) is str and len(trace) > _SHORTEST:
-                record["trace"] = _cut(trace, max(_SHORTEST, len(trace) * 7 // 8))
-            elif type(trace) is str and len(record) == 1:
+            n = len(trace) if type(trace) is str else 0
+            if n > _SHORTEST:
+                record["trace"] = _cut(trace, max(_SHORTEST, n * 7 // 8))
+            elif n and len(record) == 1:
                 raise
             else:  # of a later version
                 record = {"trace": str(record)}
