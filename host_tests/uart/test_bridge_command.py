@@ -312,6 +312,7 @@ def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
     assert sum("no connection to" in text for _, text in bridge.lines) == 1
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:serial.rfc2217")
 def test_a_port_on_another_machine(
     shared_brokers: SharedBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
