@@ -165,19 +165,19 @@ class Suite:
             self._say("interrupted while it booted; again ...")
             self._remote.restart()
 
-    def _told(self, code: str) -> dict[str, list[list[str]]]:
+    def _printed(self, code: str) -> dict[str, list[list[str]]]:
         """Return the lines that begin with @, by their first word; show the others."""
-        told: dict[str, list[list[str]]] = {}
+        printed: dict[str, list[list[str]]] = {}
 
         def hear(line: str) -> None:
             if line.startswith("@"):
                 word, *rest = line[1:].split()
-                told.setdefault(word, []).append(rest)
+                printed.setdefault(word, []).append(rest)
             elif line:
                 self._say(f"  {line}")
 
         self._remote.run(code, hear)
-        return told
+        return printed
 
     # Steps
 
@@ -244,8 +244,8 @@ class Suite:
         self._row(".mpy files of the client", f"{client:,} bytes of flash", not left)
 
     def _memory(self) -> None:
-        told = self._told("import board_proof as b; b.held()")
-        taken = {step: int(n) for step, n in told["held"]}
+        printed = self._printed("import board_proof as b; b.held()")
+        taken = {step: int(n) for step, n in printed["held"]}
         for step, words in (
             ("import", "`from flatmq import Client`"),
             ("made", "`Client(...)`, default sizes"),
@@ -258,18 +258,18 @@ class Suite:
         bad = []
         for module in modules:
             names = on_device.operations(module)
-            told = self._told(
+            printed = self._printed(
                 "import board_proof; "
                 f"board_proof.prove({module!r}, {names!r}, {REPEATS}, {broker!r})"
             )
-            for _, name, asked, kept, refused in told.get("proof", []):
+            for _, name, asked, kept, refused in printed.get("proof", []):
                 count += 1
                 if (int(asked), int(kept), refused) != (0, 0, "0"):
                     words = ", heap lock refused" if refused == "1" else ""
                     bad.append(f"{module}.{name}: {kept} bytes in {REPEATS}{words}")
-            for _, name, *what in told.get("failed", []):
+            for _, name, *what in printed.get("failed", []):
                 bad.append(f"{module}.{name}: {' '.join(what)}")
-            missing = len(names) - len(told.get("proof", [])) - len(told.get("failed", []))
+            missing = len(names) - len(printed.get("proof", [])) - len(printed.get("failed", []))
             if missing:
                 bad.append(f"{module}: {missing} gave no answer")
         figure = "; ".join(bad) if bad else f"0 in {count} operations, {2 * REPEATS} times each"
@@ -295,7 +295,7 @@ class Suite:
                 self._fresh()
                 self._join(is_row=True)
                 host, port = self._where.broker
-                self._told(f"import board_network as b; b.reach({host!r}, {port})")
+                self._printed(f"import board_network as b; b.reach({host!r}, {port})")
                 self._network = ""
         for what, step in steps:
             if self._network:
@@ -311,11 +311,11 @@ class Suite:
         wifi = self._where.wifi
         if wifi is None:
             return
-        told = self._told(
+        printed = self._printed(
             f"import board_network as b; b.join({wifi[0]!r}, {wifi[1]!r}, {JOIN_MS})"
         )
         if is_row:
-            self._row("Wi-Fi joined after", f"{int(told['joined'][0][0]):,} ms")
+            self._row("Wi-Fi joined after", f"{int(printed['joined'][0][0]):,} ms")
 
     @property
     def _there(self) -> str:
@@ -328,10 +328,10 @@ class Suite:
         self._proofs(("sockets",), "a broker", self._where.broker)
 
     def _exchange(self, desk: Desk, qos: int) -> None:
-        told = self._told(
+        printed = self._printed(
             f"import board_network as b; b.exchange({self._there}, {qos}, {MESSAGES})"
         )
-        _, back, wrong, ms = map(int, told["exchanged"][0])
+        _, back, wrong, ms = map(int, printed["exchanged"][0])
         topic = f"exchange{qos}"
         lost = len(desk.missing(topic, MESSAGES))
         repeated = desk.repeated(topic)
@@ -345,13 +345,13 @@ class Suite:
     def _lose_wifi(self, desk: Desk) -> None:
         assert self._where.wifi is not None
         ssid, password = self._where.wifi
-        told = self._told(
+        printed = self._printed(
             "import board_network as b; "
             f"b.lose_wifi({self._there}, {ssid!r}, {password!r}, {KEEPALIVE})"
         )
         lost = desk.missing("wifi", 10)
-        self._row("loss of Wi-Fi noticed after", f"{int(told['noticed'][0][0]):,} ms")
-        ms, back, wrong = map(int, told["recovered"][0])
+        self._row("loss of Wi-Fi noticed after", f"{int(printed['noticed'][0][0]):,} ms")
+        ms, back, wrong = map(int, printed["recovered"][0])
         self._row(
             "Wi-Fi regained: everything sent after",
             f"{ms:,} ms, {len(lost)} of 10 lost",
@@ -371,8 +371,8 @@ class Suite:
     def _reset_spooled(self, desk: Desk) -> None:
         acknowledged, accepted = self._burst("spooled_burst", BURST)
         self._join()
-        told = self._told(f"import board_network as b; b.drain({self._there})")
-        left = int(told["drained"][0][0])
+        printed = self._printed(f"import board_network as b; b.drain({self._there})")
+        left = int(printed["drained"][0][0])
         lost = desk.missing("spooled", accepted)
         self._row(
             "reset in a burst through the spool",
@@ -390,8 +390,8 @@ class Suite:
             lambda line: None if line.startswith("@") else self._say(line),
         )
         self._look_at_home()
-        told = self._told("import board_network as b; b.state()")
-        acknowledged, accepted = map(int, told["state"][0])
+        printed = self._printed("import board_network as b; b.state()")
+        acknowledged, accepted = map(int, printed["state"][0])
         return acknowledged, accepted
 
 
