@@ -287,7 +287,7 @@ class Oracle:
             self.unacknowledged += ms
         if self.state == "online":
             for r in self.requests:
-                r.waited += 0 if r.refused else ms
+                r.waited += ms if r.pid or not r.refused else 0  # else it is put off
             if self.mixed == 1 or (self.single and not self.answered):
                 self.unponged += ms
         self.pings += 1 + (self.limits.keep_alive is not None)
