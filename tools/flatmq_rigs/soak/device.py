@@ -224,10 +224,14 @@ def main():
         rx_size=512,
         inflight=16,
         subscriptions=3,
-        incoming=plan.LEAD * 2 // 3,
+        incoming=plan.LEAD,
         retry_ms=20,
         retry_max_ms=100,
     )
+    # The most that a reconnect may have to send at once: PUBREL for each message in flight,
+    # PINGREQ and the SUBSCRIBEs. The memory stays with the client, whenever it is needed first.
+    client.acks.extend(bytes(256))
+    client.acks[0:] = b""
     device = Device(client, books, prefix, int(messages))
     client.on_connect = device.accepted
     wanted = []

@@ -11,8 +11,8 @@ END = b"/end"  # what the device publishes last
 
 # Each side sends at most so many messages more than it received, so that not more than twice as
 # many are on their way in each direction, and the broker has to keep few for a device that is
-# away: mosquitto by default drops what is beyond 1,000. Two thirds of LEAD, then, are
-# the most at QoS 2 that the device may have to remember.
+# away: mosquitto by default drops what is beyond 1,000. Two thirds of LEAD, then, are at QoS 2;
+# the device may have to remember some more, of a session that it is not sure of.
 LEAD = 150
 
 
