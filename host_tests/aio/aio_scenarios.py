@@ -565,6 +565,23 @@ async def a_message_that_is_set_aside(env):
         await env.soon(client.publish(env.name(b"drop"), b"2", 1))
 
 
+async def a_message_that_is_set_aside_before_it_is_awaited(env):
+    """Its wait raises, however many others nobody waits for. None marks a later message."""
+    client = env.client(b"early")
+    for others in (0, 20):
+        for _ in range(others):
+            client.publish(b"early", b"1", 1).close()
+            client.core.drop(client.core.last_id)
+        waiting = client.publish(b"early", b"2", 1)
+        client.core.drop(client.core.last_id)
+        error = await _raises(env, env.MQTTError, lambda w=waiting: w)
+        env.equal((error.kind, error.code), ("dropped", client.core.last_id), "error")
+    env.equal(len(client._dropped) <= client.core.inflight, True, "few errors are kept")
+    client.core.last_id -= 2  # as after 65,535 messages
+    async with client:
+        await env.soon(client.publish(env.name(b"early"), b"3", 1))
+
+
 async def bad_arguments(env):
     """They raise in the task that gave them, and leave nothing behind."""
     client = env.client(b"bad", tx_size=64)

@@ -84,11 +84,10 @@ if MICROPYTHON:
                 # A loop that publishes must let other tasks run.
                 next(sleep_ms(0))  # type: ignore[call-overload]
                 return
-            if self.task is None and self.pid:
+            if self.pid and not self.task:
                 client.publishing.append(self.caller)
-                client.awaited.append(self.pid)
                 self.task = asyncio.current_task()
-            if self.task is not None and client.waits(self.pid):
+            if self.pid and client.waits(self.pid):
                 client.turn.park()
                 return
             e = self.close()
@@ -328,9 +327,10 @@ class Client:
     runner: "Any"  # the task started by `async with`
 
     def __init__(self, *args: "Any", **options: "Any") -> None:
-        self.core: Any = Core(*args, **options)
-        self._on_dropped = self.core.on_dropped
-        self.core.on_dropped = self._note
+        core: Any = Core(*args, **options)
+        self.core = core
+        self._on_dropped = core.on_dropped
+        core.on_dropped = self._note
         self.turn: Any = Turn()  # wakes tasks after a poll in which something happened
         # Messages are copied through a file: slices would be allocated.
         self.copier: Any = copier(self.rx_size)
@@ -341,10 +341,11 @@ class Client:
         self.failed: Any = None  # the exception that ended `run`
         self.queues: list[Messages] = []  # with a subscription
         self.running = False
-        self._accept = self.core.publish
+        self._accept = core.publish
         self._room = asyncio.Lock()  # its holder is the next task to get room to publish
-        self.awaited: list[int] = []  # packet identifiers that tasks wait for
-        self._dropped: list[MQTTError] = []  # errors for those of them that were set aside
+        # Errors for messages that were set aside: tasks may wait for them later, or never.
+        self._dropped: list[MQTTError] = []
+        self._most = core.inflight  # of them, besides those that tasks wait for
 
     def __getattr__(self, name: str) -> "Any":
         if name == "core":  # its constructor has failed
@@ -450,6 +451,7 @@ class Client:
         if pid is None:
             # A tuple, too: so many arguments would put the frame on the heap.
             return (self._publish)((topic, payload, qos, retain), asyncio.current_task())
+        self._error(pid)  # of an earlier message
         self.core.flush()
         return acknowledgement(self, pid)
 
@@ -468,6 +470,7 @@ class Client:
                     self.core.flush()
         finally:
             self.publishing.remove(task)
+        self._error(pid)
         self.core.flush()
         await acknowledgement(self, pid, task)
 
@@ -483,12 +486,14 @@ class Client:
         Returns why its message is not acknowledged, or None if it is.
         """
         self.publishing.remove(task)
-        self.awaited.remove(pid)
+        return self._error(pid) or (self._ended() if self.core.awaits(pid) else None)
+
+    def _error(self, pid):
+        """Return the error for a message that was set aside, and forget it."""
         for e in self._dropped:
             if e.code == pid:
                 self._dropped.remove(e)
                 return e
-        return self._ended() if self.core.awaits(pid) else None
 
     def _ended(self):
         """Return the exception that ended `run`; None if it is running or was cancelled."""
@@ -504,7 +509,10 @@ class Client:
 
     def _note(self, pid, topic, reason):
         """Note that the client has set a message aside."""
-        if pid in self.awaited:
-            self._dropped.append(MQTTError("dropped", reason, pid))
+        if pid:
+            dropped = self._dropped
+            dropped.append(MQTTError("dropped", reason, pid))
+            if len(dropped) > self._most + len(self.publishing):
+                dropped.pop(0)
         if self._on_dropped is not None:
             self._on_dropped(pid, topic, reason)

@@ -61,7 +61,6 @@ async def _acknowledgement(client: Client, pid: int, task: Any) -> None:
         await asyncio.sleep(0)  # a loop that publishes must let other tasks run
         return
     client.publishing.append(task)
-    client.awaited.append(pid)
     try:
         while client.waits(pid):
             await client.turn
