@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,10 @@ import peer
 from flatmq import log, stream_uart
 from flatmq.log import Log
 from flatmq_tools.remote_logs import Printed
+from packets import build
+from packets.properties import Id, properties
 from unit.both_versions import VersionBench
+from unit.fake_link import Clock
 from unit.short import Short
 
 TOPIC = b"dev/pico-1/log"
@@ -154,6 +158,24 @@ def test_offline_it_waits(make: Callable) -> None:
     b.bench.client.flush()
     b.bench.sent()
     assert b.turn() == "offline\n"
+
+
+def test_a_broker_of_small_packets_gets_what_fits(clock: Clock) -> None:
+    """Bytes that do not fit are missing, like those that were printed too fast."""
+    b = Bench(partial(VersionBench, clock, 5), 512)
+    b.listen()
+    b.bench.outage()
+    b.bench.greet()
+    b.bench.feed_bytes(build.connack(0, 0, properties([(Id.MAXIMUM_PACKET_SIZE, 120)])))
+    b.bench.client.flush()
+    b.bench.sent()
+    b.log.write(b"first\n")
+    assert b.turn() == "first\n"
+    for _ in range(3):
+        b.log.write(b"too much " * 50 + b"and the end\n")
+        text = b.turn()
+        assert " bytes are missing]\n" in text
+        assert text.endswith("too much and the end\n")
 
 
 @pytest.mark.parametrize("size", [63, 4097, 1024])

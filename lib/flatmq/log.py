@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _AROUND = const(12)  # bytes of a PUBLISH besides its topic name and payload
 _HEAD = const(11)  # bytes: ten digits and a space
+_MAXIMUM_PACKET_SIZE = const(3)  # of what the broker offers: see `v5.server`
 _PIECE_MS = const(200)  # between two pieces
 _LONGEST = const(3600)  # seconds that somebody may ask for at a time
 _LAST = const(1073741823)
@@ -74,21 +75,20 @@ class Log(io.IOBase):
     def write(self, data: "Any") -> int:
         """Keep bytes that are printed, instead of the oldest ones."""
         try:
-            self._fill(data)
+            self._fill(data, self._size)
         except MemoryError:  # raised to `os.dupterm`, it would end this terminal
-            self._printed = self._printed + len(data) & _LAST  # they are missing
+            self._printed = self._printed + len(data)  # they are missing
         return len(data)
 
-    def _fill(self, data):
+    def _fill(self, data, size):
+        """Append bytes, of which `size` are kept, with the head."""
         piece = self._piece
-        n = len(piece) + len(data) - self._size
-        if n > 0:
-            n = min(n, len(piece) - _HEAD)
-            piece[_HEAD : _HEAD + n] = b""
-            self._printed = self._printed + n & _LAST
-        n = len(data) - self._size + _HEAD
-        if n > 0:  # of what is larger than there is room, the end is kept
-            self._printed = self._printed + n & _LAST
+        n = max(len(piece) + len(data) - size, 0)  # too many
+        self._printed = self._printed + n & _LAST
+        size = min(n, len(piece) - _HEAD)
+        piece[_HEAD : _HEAD + size] = b""
+        n -= size
+        if n:  # of what is larger than there is room, the end is kept
             while n < len(data):
                 piece.append(data[n])
                 n += 1
@@ -111,17 +111,20 @@ class Log(io.IOBase):
                 self._send()
 
     def _send(self):
+        c = self._client
         piece = self._piece
+        n = c.five and c.offers[_MAXIMUM_PACKET_SIZE]
+        if n:
+            n = min(self._size, n - _AROUND - len(self._topic))
+            self._fill(b"", n)
         n = self._printed
         at = _HEAD - 1
         while at:
             at -= 1
             piece[at] = 48 + n % 10
             n //= 10
-        n = len(piece)
-        if self._client.publish(self._topic, piece) is not None:
-            piece[_HEAD:n] = b""
-            self._printed = self._printed + n - _HEAD & _LAST
+        if len(piece) > _HEAD and c.publish(self._topic, piece) is not None:
+            self._fill(b"", _HEAD)
 
     def _listen(self, message: "Message") -> None:
         seconds = message.number()
