@@ -268,6 +268,8 @@ class Hand:
     """Lines that are signed by hand, for a prompt without a broker."""
 
     connected = True
+    five: Any = None
+    offers: list[int]
 
     def __init__(self, key_file: Path) -> None:
         from flatmq.prompt import Prompt
@@ -423,3 +425,23 @@ def test_an_answer_that_waits_for_room_is_not_lost(
         hand.prompt.poll()
     assert [said.get("n", "busy") for said in hand.said] == [1, "busy", 2]
     assert hand.names["ran"] == [2]
+
+
+def test_an_answer_too_large_for_the_broker_is_shortened(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = Hand(key_file)
+    hand.five, hand.offers = True, [20, 2, 1, 110]
+    publish = hand.publish
+
+    def strict(topic: bytes, payload: str, qos: int) -> int:
+        if len(topic) + len(payload) > 110 - 8:
+            raise ValueError("packet must be at most 110 bytes for this broker")
+        return publish(topic, payload, qos)
+
+    monkeypatch.setattr(hand, "publish", strict)
+    grant = hand.asks()
+    hand.runs(hand.line(grant, 1, code="ran.append(1) or 'a' * 5000"))
+    (said,) = hand.said
+    assert (said["n"], said["out"][:5], said["out"][-5:]) == (1, "'aaaa", " ...\n")
+    assert hand.runs(hand.line(grant, 2))

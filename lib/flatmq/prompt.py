@@ -15,7 +15,6 @@ that grows. So nobody without the key can run or repeat one, whatever they publi
 
 import os
 from binascii import hexlify
-from builtins import print as _print
 
 from . import port
 from .port import collect, const, load, ticks_add, ticks_diff
@@ -30,8 +29,10 @@ if TYPE_CHECKING:
 
 _LARGEST = const(2048)  # bytes of a signed line
 _MOST = const(600)  # characters of an answer
-_BYTES = const(700)  # of it as JSON
-_ROOM = const(797)  # bytes for that, and its topic
+_ROOM = const(797)  # bytes of it as a packet,
+_AROUND = const(97)  # of which are for its topic
+_LEAST = const(60)  # bytes of JSON, of one without text
+_MAXIMUM_PACKET_SIZE = const(3)  # of what the broker offers: see `v5.server`
 _LONGEST = const(600)  # seconds of a session
 
 
@@ -111,8 +112,11 @@ class Prompt:
         from json import dumps
 
         answer = dumps(said)
+        most: Any = self._client
+        most = (most.five and most.offers[_MAXIMUM_PACKET_SIZE]) or _ROOM
+        most = max(_LEAST, min(most, _ROOM) - _AROUND)
         n = _MOST
-        while len(answer.encode()) > _BYTES:
+        while len(answer.encode()) > most:
             said["out"] = said["out"][:n] + " ...\n"
             answer = dumps(said)
             n //= 2
@@ -152,7 +156,7 @@ class Prompt:
         out = StringIO()
 
         def shown(*values, **options):
-            _print(*values, file=out, **options)
+            print(*values, file=out, **options)
 
         self._names["print"] = shown
         try:
