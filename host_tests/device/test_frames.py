@@ -53,7 +53,7 @@ MAY_BE_ON_HEAP = {
         "Device.static string 159",
         "Device.component",
     },
-    "ha_message": {"Stream.seek.<genexpr>", "_described", "members"},
+    "ha_message": {"Stream.publish", "Stream.seek.<genexpr>", "_described", "members"},
     "journal": {"Journal.__init__", "Journal._restore.<listcomp>", "Journal.retain"},
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
     "ota/__init__": {"Updates.__init__", "Updates.tell"},

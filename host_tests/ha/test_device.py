@@ -219,6 +219,19 @@ def test_it_is_published_once_per_start(home: Home) -> None:
     assert [topic for topic, _ in home.settle()] == ["dev/tank-1/status"]
 
 
+def test_it_needs_no_idle_client_if_there_is_room_for_it(clock: Clock) -> None:
+    home = Home(clock, tx_size=1024)
+    home.device().sensor("level").set(1)
+    home.online()
+    home.client.publish(b"other", b"", 1)  # never acknowledged
+    home.made.poll()
+    home.drain()
+    sent = [peer.take_apart(packet) for packet in home.sent() if packet.first >> 4 == 3]
+    home.kept = {each.topic.decode(): each.payload for each in sent if each.retain}
+    assert list(home.message()["components"]) == ["level"]
+    assert home.kept["dev/tank-1/level"] == b"1"
+
+
 def test_a_connection_that_is_lost_in_it_sends_it_again(home: Home) -> None:
     device = home.device()
     for i in range(9):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _BIRTH = const(b"homeassistant/status")  # Home Assistant's own, "online" whenever it has started
 _FAR = const(0x3F000000)  # see `engine`
 _SPREAD_BITS = const(14)  # after that up to 16 s pass, so that not all boards answer at once
+_AROUND = const(45)  # bytes of a PUBLISH besides the identifier and the message, at most
 _LONGEST = const(12)  # characters of a number: any small int of a board, with a point
 _LIGHT = const(
     b',"bri_cmd_t":"~/set","bri_stat_t":"~","on_cmd_type":"brightness"'
@@ -169,6 +170,7 @@ class Device:
         self._client = client
         self._greeted = 0  # the connection on which `online` was published
         self.due: int | None = port.ticks_ms()
+        self._size = 0  # bytes of the message, once it had to wait
         self._again = False  # what else was published is to follow it
         self._senml: Any = None  # what writes numbers, once one may have to be written
         self._commands: Any = None  # what reads commands, once one may come
@@ -293,13 +295,14 @@ class Device:
 
         Needed only if what a component says in it has changed.
         """
+        self._size = 0
         self.due = port.ticks_ms()
 
     def poll(self) -> None:
         """Publish what is due. Call it in each turn of the loop, after the client's `poll`.
 
-        The message needs a moment in which the client has nothing else to send; states wait for
-        it. Allocates nothing, unless the message is due.
+        The message needs room in the queue, or a moment in which nothing else waits for an
+        acknowledgement; states wait for it. Allocates nothing, unless the message is due.
 
         ValueError for a state that is larger than the client sends, which is not published.
         """
@@ -317,10 +320,14 @@ class Device:
 
     def _describe(self):
         """Hand the message to the client. Returns whether it took it."""
-        if self._client.pending:
-            return False
-        topic = b"homeassistant/device/" + self.identifier + b"/config"
-        if self._client.publish_from(topic, Stream(self), 1, True) is None:
+        c = self._client
+        if c.pending:  # `publish_from` takes nothing now, but the queue may have room
+            if not self._size:
+                n = len(self.identifier) + _AROUND
+                self._size = n + Stream(self).seek(0, 2)
+            if self._size > c.room or c.no_room(self._size, 1):
+                return False
+        if not Stream(self).publish(c):
             return False
         self.due = None
         if self._again:

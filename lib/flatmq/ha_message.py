@@ -10,6 +10,7 @@ TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
     from typing import Any
 
+    from . import Client
     from .ha import Device
 
 
@@ -41,6 +42,18 @@ class Stream:
             n += len(piece)
             self._left = self._left[len(piece) :]
         return n
+
+    def publish(self, client: "Client") -> "int | None":
+        """Publish the message. Returns None if there is no memory or room for it now."""
+        topic = b"homeassistant/device/" + self._device.identifier + b"/config"
+        if not client.pending:
+            return client.publish_from(topic, self, 1, True)
+        try:
+            data = bytearray(self.seek(0, 2))
+            self.readinto(memoryview(data))
+        except MemoryError:
+            return None
+        return client.publish(topic, data, 1, True)
 
 
 def _described(device, count):
