@@ -325,6 +325,14 @@ def test_a_bad_command_is_counted_and_changes_nothing(
     assert (calls, home.made.refused) == ([], 1)
 
 
+def test_a_number_without_limits_takes_any_payload(home: Home) -> None:
+    calls: list[bytes] = []
+    home.device().component("number", "level", calls.append, min=-5)
+    home.start()
+    assert home.command("level", b"-4.5") == [("dev/tank-1/level", b"-4.5")]
+    assert calls == [b"-4.5"]
+
+
 @pytest.mark.parametrize(
     ("platform", "payload", "value", "state"),
     [(kind, *case) for kind in GOOD for case in GOOD[kind]],

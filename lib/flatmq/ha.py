@@ -261,7 +261,7 @@ class Device:
         """Add a component of any platform that has one topic for its state, one for commands.
 
         `on_command(payload)` is called with the payload of a command; what is checked for the
-        platforms above is not for others. Returns the component.
+        platforms above is not for others, nor for a number made here. Returns the component.
         """
         fields.setdefault("name", key)
         return self.add(Component(self, platform, key, on_command, members(fields)))

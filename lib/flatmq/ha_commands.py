@@ -17,7 +17,7 @@ def wanted(c: "Component", message: "Message") -> "Any":
     kind = c.platform
     if kind in PRESSES:
         return (message.is_payload(PRESSES[kind]) and not message.retain) or None
-    if kind == b"number":
+    if kind == b"number" and c.limits:
         return _number(message, c.limits)
     on = True if message.is_payload(b"ON") else False if message.is_payload(b"OFF") else None
     if kind == b"switch":
