@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import sys
 import time
@@ -247,12 +248,36 @@ def test_a_topic_that_is_not_valid_is_an_error(path: str, make: Callable) -> Non
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "1", '{"a":', "\0\xff", "[" * 3000, '{"a":"%s"}' % ("x" * 9000)]
 )
-def test_a_file_that_is_no_record_is_removed(text: str, path: str, make: Callable) -> None:
+def test_a_file_that_is_no_record_is_removed(
+    text: str, path: str, make: Callable, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path(path).write_text(text)
     bench = make().online()
     turn(bench, crash.Crashes(bench.client, TOPIC, path=path))
     assert published(bench) == []
     assert not Path(path).exists()
+    assert capsys.readouterr().out.startswith(f"{path} is damaged")
+
+
+def test_a_record_that_cannot_be_read_once_stays(
+    path: str, make: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`poll` tries again in a minute. A later crash replaces it."""
+    kept(path)
+    b = make().online()
+    with monkeypatch.context() as patch:
+        Short(patch, crash.json, "load", error=OSError(errno.EIO, "read"))
+        crashes = crash.Crashes(b.client, TOPIC, watchdog=True, path=path)
+        b.clock.now += 60_000
+        turn(b, crashes)
+    assert published(b) == []
+    b.clock.now += 60_000
+    turn(b, crashes)
+    (message,) = published(b)
+    assert json.loads(message.payload)["trace"].endswith("the pool is empty")
+    Short(monkeypatch, crash.json, "load", error=OSError(errno.EIO, "read"))
+    assert kept(path, "two")
+    assert "two" in Path(path).read_text()
 
 
 def test_a_record_of_a_later_version_is_published_as_it_is(path: str, make: Callable) -> None:

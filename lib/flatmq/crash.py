@@ -85,11 +85,11 @@ def keep(error: BaseException, path: str = PATH) -> bool:
             else:
                 record["uptime"] = port.ticks_ms() // 1000
             record = _write(record, path)
-        except OSError:
-            return False
         except Exception:  # a full heap, or an exception that cannot be printed
             gc.collect()
             continue
+        if not record:
+            return False
         _kept = error
         if _reporter and _reporter.path == path:
             try:  # noqa: SIM105 (there is no contextlib on a board)
@@ -162,16 +162,11 @@ class Crashes:
         try:
             record = _read(path)
             self.reserve = bytearray(_RESERVE)
-        except MemoryError:  # `poll` tries again
+        except (MemoryError, OSError):  # `poll` tries again
             pass
-        if record is None and self.reserve:
-            _remove(path)  # nobody can read it
-            if watchdog:
-                record = {"cause": "watchdog", "count": 1, "version": version}
-                try:  # noqa: SIM105 (there is no contextlib on a board)
-                    _write(record, path)
-                except OSError:  # it is published all the same, unless the power is cut before
-                    pass
+        if watchdog and record is None and self.reserve:
+            record = {"cause": "watchdog", "count": 1, "version": version}
+            _write(record, path)  # if not, it is published unless the power is cut before
         self.take(record)
         _reporter = self
 
@@ -187,7 +182,7 @@ class Crashes:
                     if not self._json:  # `keep` may have had no memory to pass it on
                         self.take(_read(self.path))
                     self.reserve = bytearray(_RESERVE)
-                except MemoryError:  # it is tried again in a minute
+                except (MemoryError, OSError):  # it is tried again in a minute
                     pass
         if self._id:
             if not self._client.awaits(self._id):
@@ -209,7 +204,7 @@ class Crashes:
 
     def take(self, record: "dict[str, Any] | None") -> None:
         """Publish a record, instead of an earlier one that is not acknowledged yet."""
-        self._json = b""  # the record, until it is acknowledged
+        self._json: Any = None  # the record, until it is acknowledged
         self._id = 0  # its packet identifier
         if record:
             self._json = json.dumps(record).encode()
@@ -232,23 +227,35 @@ class Crashes:
 
 
 def _read(path):
-    """Return the record in a file, None if there is none that can be read."""
+    """Return the record in a file. None if it is none: then it is removed. OSError."""
     try:
-        if os.stat(path)[6] <= _LARGEST:
+        size = os.stat(path)[6]
+    except OSError:  # it is not there
+        return None
+    try:
+        if size <= _LARGEST:
             with open(path) as f:
                 record = json.load(f)
             if isinstance(record, dict):
                 return record
-    except MemoryError:
+    except (MemoryError, OSError):
         raise
-    except Exception:  # it is not there, or of some other program or after a fault of the flash
+    except Exception:  # of some other program, or after a fault of the flash
         pass
+    print(path, "is damaged")
+    _remove(path)
     return None
 
 
 def _write(record, path):
-    """Write a record so that a power cut leaves this one or the earlier one. OSError."""
-    count = (_read(path) or {"count": 0}).get("count", 1)
+    """Write a record so that a power cut leaves this one or the earlier one.
+
+    Returns it, or None if the flash does not take it.
+    """
+    try:
+        count = (_read(path) or {"count": 0}).get("count", 1)
+    except OSError:
+        count = 0
     record["count"] = count + 1 if type(count) is int else 1
     record["version"] = version
     now = time.gmtime()
@@ -263,7 +270,7 @@ def _write(record, path):
         os.rename(new, path)
     except OSError:
         _remove(new)
-        raise
+        return None
     return record
 
 
@@ -279,9 +286,9 @@ def _traceback(error):
     print_exception(error, out)
     text = bytearray(_cut(out.getvalue().strip(), _TRACE).encode())
     for i in range(len(text)):
-        if not 32 <= text[i] < 127 and text[i] != 10:
+        if text[i] > 126 or (text[i] < 32 and text[i] != 10):
             text[i] = 63  # a question mark
-    return str(text, "ascii")
+    return text.decode()
 
 
 def _name(error):
@@ -293,8 +300,9 @@ def _cut(text, limit):
     if len(text) <= limit:
         return text
     at = text.find("\n", text.rfind('\n  File "') + 1) + 1
-    while text[at : at + 1] == " ":  # the source, on CPython
-        at = text.find("\n", at) + 1
+    if not MICROPYTHON:
+        while text[at : at + 1] == " ":  # the source
+            at = text.find("\n", at) + 1
     if not at:
         return text[:limit]
     error = text[at : at + limit // 3]
