@@ -188,8 +188,8 @@ class HomeAssistant:
         return "" if self._wanted else "until it is installed in Home Assistant"
 
     def _hold(self, s):
-        """Keep the board awake until the message is sent."""
-        if self.device.due is not None:
+        """Keep the board awake until the message is sent, unless there is no broker."""
+        if self.device.due is not None and s.client.connected:
             if s.sleep_for:
                 self._held = s.sleep_for
                 self._always = s.always_sleeps

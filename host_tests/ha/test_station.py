@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import SharedBrokers
+from flatmq_rigs.proxy import Proxy
 from ha import documented
 from observer import Observer, retained
 from sketches.board_bench import ATTACHED, BOARDS, ROM, Board, settings
@@ -60,9 +61,12 @@ def bench(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Any]:
     broker = shared_brokers.get("mosquitto", "shared")
     made: list[tuple[Board, Hub]] = []
 
-    def boot(device: str, setup: str = "", sketch: str = "pico_w", **of_device: Any) -> Any:
-        given = settings(device, broker.host, broker.port, **of_device)
-        board = Board("pico_w", tmp_path / device, given, broker.port)
+    def boot(
+        device: str, setup: str = "", sketch: str = "pico_w", port: int = broker.port,
+        **of_device: Any,
+    ) -> Any:  # fmt: skip
+        given = settings(device, broker.host, port, **of_device)
+        board = Board("pico_w", tmp_path / device, given, port)
         (board.folder / "main.py").write_text((BOARDS / sketch / "main.py").read_text())
         (board.folder / "boot_id").write_text("1")
         made.append((board, Hub(broker.host, broker.port, device)))
@@ -158,6 +162,19 @@ def test_a_board_that_sleeps_is_described_before_its_first_sleep(bench: Any) -> 
         lambda: any(seq in p.decode() for p in hub.seen.payloads("dev/sleeps-ha/telemetry"))
     )
     hub.seen.publish("dev/sleeps-ha/cmd/sleep", b"", retain=True)
+
+
+def test_a_board_that_was_not_described_sleeps_while_there_is_no_broker(
+    bench: Any, shared_brokers: SharedBrokers
+) -> None:
+    """It does not wait for its next reading; the spool has the first."""
+    broker = shared_brokers.get("mosquitto", "shared")
+    setup = "station.AWAKE_MS = 100; import machine; machine.lightsleep = machine.deepsleep"
+    with Proxy(broker.host, broker.port) as proxy:
+        proxy.refuse()
+        options = {"port": proxy.port, "parts": "ha", "sleep": True, "spool": True}
+        board, _ = bench("alone-ha", setup, interval=3600, **options)
+        board.await_("deepsleep")
 
 
 def test_the_relay(bench: Any) -> None:
