@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import contextlib
 import errno
 import hashlib
@@ -172,6 +173,39 @@ def test_two_pushes_at_once_and_a_status_that_is_none(
             over.set()
     assert "pico-9 is offered another update now, or none\n" in shown["two"].getvalue()
     assert "is offered another" not in shown["three"].getvalue()
+
+
+def test_a_push_waits_for_a_board_that_tries_again(
+    near: broker.Broker, key_file: Path, tmp_path: Path
+) -> None:
+    made = package.Package("pico_w", "two", 2, archive=b"x")
+    (tmp_path / "two").write_bytes(made.written())
+    about = binascii.crc32(push.manifest(made, TO, keys.private(key_file)))
+    board = Client(b"board", near.host, near.port)
+    board.connect()
+    console = Console(file=(shown := io.StringIO()), width=200)
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        words = (Desk(near), "pico-1", tmp_path / "two", key_file, 60, console, over.is_set)
+        pushing = pool.submit(push.main, *words)
+        try:
+            until("the word", lambda: f"bytes to {TO}" in shown.getvalue())
+            for state, why in (("waiting", "on battery"), ("failed", "OSError(28,)")):
+                said = {"state": state, "why": why, "manifest": about, "failed": None}
+                board.publish(f"{TO}/ota/status", json.dumps(said), 1)
+                assert board.wait()
+                until("the reason", lambda why=why: f": {why}" in shown.getvalue())
+            assert not pushing.done()
+            board.publish(f"{TO}/ota/status", b'{"state":"good","counter":2}', 1)
+            assert board.wait()
+            assert pushing.result(30) == 0
+        finally:
+            over.set()
+    assert [line for line in shown.getvalue().splitlines()[1:] if line] == [
+        "pico-1 waits: on battery",
+        "pico-1 failed, and tries again within ten minutes: OSError(28,)",
+        "pico-1 runs two",
+    ]
 
 
 def test_pieces_that_a_board_asks_for_without_end_are_not_kept() -> None:

@@ -75,8 +75,8 @@ def push(
     """Send PACKAGE to TARGET, a board or group/NAME.
 
     A board fetches it piece by piece, checks it, and restarts. This runs until the board has said
-    how that went; for a group, until Ctrl-C. Exits with status 1 if it does not run the new
-    version.
+    how that went, and waits while the board tries again; for a group, until Ctrl-C. Exits with
+    status 1 if it does not run the new version.
     """
     from . import push as pushing
 

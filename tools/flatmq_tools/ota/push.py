@@ -32,7 +32,7 @@ class Outcome:
     """The report of a board on an update."""
 
     state: str
-    """One of ENDS, or what it does."""
+    """One of ENDS, "again" if it has failed and tries again, or what it does."""
     why: str = ""
 
 
@@ -56,7 +56,7 @@ def outcome(package: Package, text: bytes, said: dict[str, Any]) -> Outcome:
         return Outcome("failed", str(failed.get("why")))
     state = str(said.get("state"))
     if said.get("manifest") == binascii.crc32(text) and state not in ("good", "new"):
-        return Outcome(state, str(said.get("why") or ""))
+        return Outcome("again" if state == "failed" else state, str(said.get("why") or ""))
     return Outcome("")  # it has not looked at the manifest yet
 
 
@@ -148,7 +148,8 @@ def main(
         "ends it, and the board goes on when it is started again",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
-    said: set[str] = set()
+    said: dict[str, Outcome] = {}
+    ended: set[str] = set()
     try:
         with Progress(
             TextColumn("{task.description}"), BarColumn(), console=console, transient=True
@@ -157,7 +158,8 @@ def main(
             for _ in turns(client, seconds, stop):
                 server.answer()
                 _show(server, package, bars, tasks, said, console)
-                if server.replaced or (not to.startswith("group/") and target in said):
+                ended = {name for name, found in said.items() if found.state in ENDS}
+                if server.replaced or (not to.startswith("group/") and target in ended):
                     break
     except KeyboardInterrupt:
         console.print()
@@ -165,25 +167,30 @@ def main(
     if server.replaced:
         line = f"{target} is offered another update now, or none"
         console.print(line, markup=False, highlight=False)
-    elif not to.startswith("group/") and target not in said:
+    elif not to.startswith("group/") and target not in ended:
         console.print(f"{target} has not reported a result", markup=False, highlight=False)
-    good = {name for name in said if server.outcomes[name].state == "good"}
-    wanted = said if to.startswith("group/") else {target}
+    good = {name for name, found in said.items() if found.state == "good"}
+    wanted = {*said} if to.startswith("group/") else {target}
     return 0 if good >= wanted and good else 1
 
 
 def _show(
-    server: Server, package: Package, bars: Progress, tasks: dict[str, TaskID], said: set[str],
-    console: Console,
+    server: Server, package: Package, bars: Progress, tasks: dict[str, TaskID],
+    said: dict[str, Outcome], console: Console,
 ) -> None:  # fmt: skip
     for name, at in server.asked.items():
         if name not in tasks:
             tasks[name] = bars.add_task(name, total=len(package.archive))
         bars.update(tasks[name], completed=at)
     for name, found in server.outcomes.items():
-        if found.state in ENDS and name not in said:
-            said.add(name)
-            text = {"good": f"runs {package.version}"}.get(found.state, found.state)
+        if said.get(name) == found:
+            continue
+        said[name] = found
+        text = {
+            "good": f"runs {package.version}", "waiting": "waits",
+            "again": "failed, and tries again within ten minutes",
+        }.get(found.state, found.state)  # fmt: skip
+        if found.state in (*ENDS, "waiting", "again"):
             why = f": {found.why}" if found.why else ""
             line = printable(f"{name} {text}{why}")
             console.print(line, markup=False, highlight=False, soft_wrap=True)
