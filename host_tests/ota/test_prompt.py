@@ -208,6 +208,20 @@ def test_a_push_waits_for_a_board_that_tries_again(
     ]
 
 
+def test_a_push_that_was_cancelled_before_does_not_end_the_next_one() -> None:
+    """The broker retains what the board said of it."""
+    client = mock.Mock()
+    server = push.Server(client, package.Package("pico_w", "2", 2, archive=b""), b"", "dev/b")
+    take = client.subscribe.call_args.args[1]
+    said = mock.Mock(topic=b"dev/b/ota/status", payload=b'{"state":"cancelled","manifest":0}')
+    said.retain = True
+    take(said)
+    assert server.outcomes == {}
+    said.retain = False
+    take(said)
+    assert server.outcomes["b"].state == "cancelled"
+
+
 def test_pieces_that_a_board_asks_for_without_end_are_not_kept() -> None:
     client = mock.Mock()
     client.publish.return_value = None  # there is no room

@@ -117,7 +117,8 @@ class Server:
         name = message.topic.decode(errors="replace").split("/")[1]
         said = boards.status(message.payload)
         found = outcome(self._package, self._text, said)
-        if found.state:
+        # If it is retained, an earlier push was cancelled, and the board takes this one up.
+        if found.state and not (message.retain and found.state == "cancelled"):
             self.outcomes[name] = found
 
 
