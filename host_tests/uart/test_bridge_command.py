@@ -25,6 +25,7 @@ from flatmq.frames import ACK, BEGIN, CLOSE, DATA, OPEN, SMALL, Decoder
 from flatmq_tools import logs, remote
 from flatmq_tools.address import address
 from flatmq_tools.bridge import pump, readable
+from flatmq_tools.bridge.line import Line
 from flatmq_tools.cli import main as cli
 from observer import until
 from uart.ptys import Bridge
@@ -290,6 +291,24 @@ def test_a_port_may_be_a_socket(shared_brokers: SharedBrokers) -> None:
                 board.hear(CLOSE)
         finally:
             bridge.stop()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="the system has no such times")
+@pytest.mark.parametrize("command", ["bridge", "logs"])
+def test_a_machine_that_loses_power_is_noticed_within_a_minute(command: str) -> None:
+    """Its board would be waited for without end: it closes nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = "socket://{}:{}".format(*server.getsockname())
+        if command == "logs":
+            port = logs._opened(url)
+        else:
+            port = Line(url, 115200, mock.Mock(), mock.Mock())._port
+        times = [getattr(socket, name) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")]
+        idle, every, count = (port._socket.getsockopt(socket.IPPROTO_TCP, n) for n in times)
+        alive = port._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        port.close()
+    assert alive
+    assert idle + every * count <= 60
 
 
 def test_nobody_listens(shared_brokers: SharedBrokers) -> None:

@@ -12,6 +12,7 @@ import serial
 from rich.console import Console
 
 from . import connected
+from .bridge.line import watch
 from .errors import ToolError
 
 _BAUD = 115200
@@ -70,7 +71,9 @@ def main(
 
 
 def _opened(address: str) -> serial.SerialBase:
-    return serial.serial_for_url(address, baudrate=_BAUD, timeout=_LOOK)
+    port = serial.serial_for_url(address, baudrate=_BAUD, timeout=_LOOK)
+    watch(port)
+    return port
 
 
 def _again(address: str, stop: Callable[[], bool]) -> serial.SerialBase | None:

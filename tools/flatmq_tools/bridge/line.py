@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import socket
 import threading
 from collections.abc import Callable
 
@@ -13,10 +14,28 @@ from ..errors import ToolError
 
 _LOOK = 0.2  # seconds between two looks at whether the line is to be closed
 _STUCK = 5.0  # seconds that a write may take
+# Another machine that has lost its power closes no connection: it is noticed after a minute.
+_WATCH = {
+    "TCP_KEEPIDLE": 30,  # s,
+    "TCP_KEEPALIVE": 30,  # its name in macOS
+    "TCP_KEEPINTVL": 10,  # s
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 60_000,  # ms
+}
 
 
 class LineError(ToolError):
     """The line cannot be opened; the text says why."""
+
+
+def watch(port: serial.SerialBase) -> None:
+    """Have an open port end with an error if it is a connection whose other end has vanished."""
+    connection = getattr(port, "_socket", None)  # pyserial has no other way
+    if isinstance(connection, socket.socket):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _WATCH.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Line:
@@ -39,6 +58,7 @@ class Line:
             if "://" not in url:
                 self._port.exclusive = True
             self._port.open()
+            watch(self._port)
         except Exception as error:  # pyserial lets much through when a device goes
             raise LineError(str(error.args[-1] if error.args else error)) from error
         self._received = received
