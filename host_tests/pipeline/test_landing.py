@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import signal
 import socket
 import threading
@@ -21,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import sizes
 from flatmq import Client
 from flatmq_tools import broker, ports, senml
-from flatmq_tools.pipeline import durable, landing, log
+from flatmq_tools.pipeline import durable, landing, log, metrics
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.landing import Landing, LandingError
@@ -335,6 +336,33 @@ def test_a_port_that_is_in_use() -> None:
         said = pytest.raises(MetricsError, match=f"{where[1]}: Address already in use")
         with said, served(where, lambda: ()):
             pass
+
+
+def test_metrics_wait_for_a_file_descriptor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Meanwhile the processor is not busy with them, and that is said once."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+    monkeypatch.setattr(metrics, "sleep", wait, raising=False)
+    where = ("127.0.0.1", ports.free_port())
+    with served(where, lambda: ()), socket.socket() as asking:
+        asking.settimeout(PATIENCE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most[1]))
+        try:
+            asking.connect(where)
+            asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert asking.recv(12) == b"HTTP/1.0 200"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert waits == [1.0] * 3
+    assert capsys.readouterr().err == "no metrics are served for now: Too many open files\n"
 
 
 def test_a_store_that_does_not_answer_takes_no_metric_away(

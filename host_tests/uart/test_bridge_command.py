@@ -303,7 +303,9 @@ def test_a_machine_that_loses_power_is_noticed_within_a_minute(command: str) -> 
             port = logs._opened(url)
         else:
             port = Line(url, 115200, mock.Mock(), mock.Mock())._port
-        times = [getattr(socket, name) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")]
+        times = [
+            getattr(socket, name) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        ]
         idle, every, count = (port._socket.getsockopt(socket.IPPROTO_TCP, n) for n in times)
         alive = port._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         port.close()

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -25,12 +26,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from .notices import say
+
 if TYPE_CHECKING:
     from .landing import Service
 
 LOOPBACK = "127.0.0.1"
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 300.0)  # s of a batch
 _PATIENCE = 3.0  # s: Prometheus waits for ten
+_PAUSE = 1.0  # s before another connection is accepted, if one could not be
 
 
 class MetricsError(ValueError):
@@ -80,12 +84,32 @@ def served(
         server, thread = start_http_server(where[1], where[0], registry)
     except OSError as error:
         raise MetricsError(f"--metrics-port {where[0]}:{where[1]}: {error.strerror}") from error
+    server.get_request = _patient(server.get_request)  # type: ignore[method-assign]
     try:
         yield
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _patient(accept: Callable[[], Any]) -> Callable[[], Any]:
+    """Return `accept` with a pause after an error, which its server would repeat at once."""
+    said = ""
+
+    def accepted() -> Any:
+        nonlocal said
+        try:
+            found = accept()
+        except OSError as error:  # most likely there are too many open files
+            if said != (said := str(error.strerror)):
+                say(f"no metrics are served for now: {said}")
+            sleep(_PAUSE)
+            raise
+        said = ""
+        return found
+
+    return accepted
 
 
 def _families(
