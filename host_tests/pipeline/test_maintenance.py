@@ -236,6 +236,21 @@ def test_a_full_disk_loses_old_days_and_nothing_is_merged(tmp_path: Path) -> Non
     assert len(DeltaTable(f"{tmp_path}/raw").file_uris()) == 2
 
 
+def test_a_clock_that_jumps_ahead_takes_no_days(tmp_path: Path) -> None:
+    """Whether or not something came since. They go once that is older than --keep, too."""
+    past = NOW - datetime.timedelta(days=1000)
+    _add(tmp_path, 0, past - datetime.timedelta(days=1))
+    for number, at in enumerate((past, NOW), 1):
+        _add(tmp_path, number, at)
+        (line,) = _work(tmp_path, keep=86_400.0)
+        assert line.startswith(f"after {past.date()} nothing came for longer than --keep 1d: ")
+        assert _numbers(tmp_path) == list(range(2 * number + 2))
+    _add(tmp_path, 3, NOW - datetime.timedelta(days=5))
+    (line,) = _work(tmp_path, keep=86_400.0)
+    assert line.startswith("removed 3 days before ")
+    assert _numbers(tmp_path) == [4, 5]
+
+
 @pytest.mark.parametrize(
     "broken", [f"raw/_delta_log/{1:020}.json", "checkpoints/health/offsets/3"]
 )

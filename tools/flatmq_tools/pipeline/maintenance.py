@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ _BEHIND = 200  # versions that a query may be behind before files are removed
 _ROW_GROUP = 16 << 20  # bytes
 _ROWS = 100_000
 _DAY = 86_400.0  # s
+_PAUSE = 14 * _DAY  # s: after a longer one, the clock may be wrong
 
 
 class Maintenance:
@@ -52,6 +54,7 @@ class Maintenance:
         self._say = say
         self._keep = keep
         self._broken: dict[str, str] = {}  # why, by table
+        self._paused: datetime.date | None = None  # the last day before that which was reported
         self._ending = False
         self._worker = ThreadPoolExecutor(1, "maintenance")
         self._working: Future[None] | None = None
@@ -84,13 +87,14 @@ class Maintenance:
 
     def _work(self, is_full: bool) -> None:
         gone: dict[str, int] = {}
+        day = self._oldest()
         for name in (*tables.BY_DAY, *tables.SNAPSHOTS):
             if self._ending:
                 return
             folder = tables.of(self._out, name)
             try:
                 if DeltaTable.is_deltatable(folder):
-                    gone[name] = self._maintain(name, folder, is_full)
+                    gone[name] = self._maintain(name, folder, is_full, day)
             except BaseException as error:  # of what is damaged, or a panic: the others go on
                 if room.is_full(error):
                     raise
@@ -102,18 +106,32 @@ class Maintenance:
         if days and self._keep is not None:
             names = ", ".join(sorted(name for name, count in gone.items() if count))
             some = "1 day" if days == 1 else f"{days} days"
-            self._say(
-                f"removed {some} before {oldest(self._keep)} from {names} "
-                f"(--keep {self._keep / _DAY:g}d)"
-            )
+            self._say(f"removed {some} before {day} from {names} (--keep {self._keep / _DAY:g}d)")
 
-    def _maintain(self, name: str, folder: str, is_full: bool) -> int:
-        """Maintain a table, and return how many days were removed."""
+    def _oldest(self) -> datetime.date | None:
+        """Return the oldest day that is kept; None if all are, or if raw cannot be read."""
+        if self._keep is None:
+            return None
+        try:
+            came = _days(DeltaTable(tables.of(self._out, "raw")))
+        except BaseException:  # a panic, too: it is reported when it is the turn of raw
+            return None
+        day, paused = oldest(self._keep, map(datetime.date.fromisoformat, came))
+        if paused not in (None, self._paused):
+            self._say(
+                f"after {paused} nothing came for longer than --keep {self._keep / _DAY:g}d: is "
+                f"this machine's clock right? The days up to it, from {day} on, stay for now"
+            )
+        self._paused = paused
+        return day
+
+    def _maintain(self, name: str, folder: str, is_full: bool, day: datetime.date | None) -> int:
+        """Maintain a table, and return how many days before `day` were removed."""
         days = 0
         # One that has read nothing begins with what the table has then.
         is_read = None not in checkpoints.readers(self._notes, name)
-        if self._keep is not None and name in tables.BY_DAY and is_read:
-            days = expire(folder, oldest(self._keep))
+        if day is not None and name in tables.BY_DAY and is_read:
+            days = expire(folder, day)
         if not is_full and name in tables.BY_DAY:
             merge(folder)
         _sync(folder)
@@ -127,10 +145,29 @@ class Maintenance:
         self._worker.shutdown()
 
 
-def oldest(keep: float) -> datetime.date:
-    """Return the oldest day, in UTC, that is kept for `keep` seconds after its end."""
+def oldest(
+    keep: float, came: Iterable[datetime.date]
+) -> tuple[datetime.date, datetime.date | None]:
+    """Return the oldest day, in UTC, that is kept for `keep` seconds after its end.
+
+    came  the days on which messages came
+
+    If none came for longer than `keep`, the clock may have jumped ahead. Then the days are counted
+    from the last one before that pause, which is returned too, until what came since is older
+    than `keep`.
+    """
     now = datetime.datetime.now(datetime.timezone.utc)
-    return (now - datetime.timedelta(seconds=keep)).date()
+    period = datetime.timedelta(seconds=keep)
+    day, today = (now - period).date(), now.date()
+    known = [each for each in sorted(came) if each <= today]
+    for before, after in itertools.pairwise([*known, today]):
+        if after >= day and (after - before).total_seconds() > max(keep, _PAUSE):
+            return before - period, before
+    return day, None
+
+
+def _days(table: DeltaTable) -> set[str]:
+    return {str(each["day"]) for each in table.partitions() if each["day"]}
 
 
 def expire(folder: str, day: datetime.date) -> int:
@@ -139,8 +176,7 @@ def expire(folder: str, day: datetime.date) -> int:
     Their files stay for the queries that have still to read them.
     """
     table = DeltaTable(folder)
-    days = {str(each["day"]) for each in table.partitions() if each["day"]}
-    old = [each for each in days if each < str(day)]
+    old = [each for each in _days(table) if each < str(day)]
     if old:
         with contextlib.suppress(CommitFailedError):  # the run has added a batch; the next time
             table.delete(f"day < '{day}'")
