@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import random
 import resource
@@ -11,6 +13,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from urllib.request import urlopen
 
@@ -163,6 +166,54 @@ def test_landing_goes_on_whatever_has_failed(
             thread.join()
     assert landed(tmp_path / "out").num_rows == 5
     assert f"nothing lands in {work.target}, and waits: odd" in said
+
+
+def test_a_file_of_the_log_that_cannot_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And named, also if something else was wrong before; what comes meanwhile lands, too."""
+
+    class Unreadable(io.BufferedReader):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def opened(path: Path, *args: Any, **more: Any) -> Any:
+        if path.suffix == log.SUFFIX and wrong == "disk":
+            return Unreadable(io.FileIO(path))
+        return open(path, *args, **more)
+
+    wrong, said = "target", ""
+
+    def heard(text: str) -> None:
+        nonlocal said
+        said += f"{text}\n"
+
+    monkeypatch.setattr(landing, "_TROUBLE_S", 0.1)
+    monkeypatch.setattr(Path, "open", opened)
+    with log.Writer(tmp_path / "log") as writer:
+        fill(writer, 5)
+        first = writer.folder / f"{0:020}.log"
+        work = Landing(writer, str(tmp_path / "out"))
+
+        def land() -> int:
+            if wrong == "target":
+                raise ValueError("the target is away")
+            return Landing.land(work)
+
+        monkeypatch.setattr(work, "land", land)
+        nobody = Ingest(writer, ("127.0.0.1", ports.free_port()), ["t"])
+        service = landing.Service(nobody, work, every_s=0.1, say=heard)
+        service.background()
+        try:
+            until(lambda: "waits: the target is away" in said)
+            wrong = "disk"
+            until(lambda: f"waits: [Errno 5] Input/output error: '{first}'" in said)
+            fill(writer, 3)
+            wrong = ""
+            until(lambda: "going on" in said)
+        finally:
+            service.close()
+    assert landed(tmp_path / "out")["offset"].to_pylist() == list(range(8))
 
 
 def test_tables_of_an_earlier_edition_are_left_alone(tmp_path: Path) -> None:

@@ -120,7 +120,9 @@ class Service:
         self._ended = threading.Event()
         self._said = ""
         self._stuck = ""  # why nothing lands,
-        self._paused = 0  # and what was said of that: 1, or 2 if nothing is received either
+        self._kind: tuple[Any, ...] = ()  # the kind of that error, whose text may have times,
+        self._paused = 0  # and what was said of that: 1, or 2 if nothing is received either,
+        self._said_of = self._kind  # and of which kind
         self._metrics = Metrics(ingest, landing, metrics, metrics_s) if metrics else None
         self._thread = threading.Thread(target=self._run, name="receiving", daemon=True)
         self._failed: BaseException | None = None
@@ -195,11 +197,11 @@ class Service:
         return self.ingest.trouble is not None or self.ingest.log.full
 
     def _say_paused(self) -> None:
-        """Report once when the log or target is full, and once when both have room again."""
+        """Report when the log or target takes nothing, and once when both go on."""
         trouble, stuck = self.ingest.trouble, self._stuck
         now = 2 if trouble else 1 if stuck else 0
-        if now > self._paused:
-            self._paused = now
+        if now > self._paused or (now == 1 and self._kind != self._said_of):
+            self._paused, self._said_of = max(now, self._paused), self._kind
             folder = self.ingest.log.folder
             if trouble:
                 self._print(f"paused, as the disk of the log in {folder} takes nothing: {trouble}")
@@ -230,6 +232,7 @@ class Service:
             except BaseException as error:  # a panic of deltalake, too: receiving goes on
                 # If the log is on the same disk, the ingest reports that.
                 same = room.is_full(error) and not room.has_room([log.folder])
+                self._kind = type(error), getattr(error, "errno", None)
                 self._stuck = "" if same else tables.reason(error)
                 self._ended.wait(_TROUBLE_S)
         if self._stuck:

@@ -92,7 +92,7 @@ def records(file: BinaryIO, first: int, start: int = 0) -> Iterator[Record]:
     Those whose messages all lie before `start` are passed over unread.
     """
     at = 0
-    while len(head := file.read(HEADER)) == HEADER:
+    while len(head := _read(file, HEADER)) == HEADER:
         magic, offset, count, time_us, size = _HEAD.unpack_from(head)
         version = _MAGICS.get(magic)
         if version is None or offset != first or not count:
@@ -101,11 +101,19 @@ def records(file: BinaryIO, first: int, start: int = 0) -> Iterator[Record]:
         if first + count <= start:
             file.seek(at)
         else:
-            body = file.read(size)
+            body = _read(file, size)
             if head != header(first, count, time_us, body, version):
                 return
             yield Record(first, count, time_us, version, body, at)
         first += count
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    try:
+        return file.read(size)
+    except OSError as error:  # of a disk that fails: it names no file by itself
+        error.filename = str(file.name)
+        raise
 
 
 def end_of(segment: Segment) -> tuple[int, int]:
