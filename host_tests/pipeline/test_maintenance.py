@@ -237,7 +237,7 @@ def test_a_full_disk_loses_old_days_and_nothing_is_merged(tmp_path: Path) -> Non
 
 
 def test_a_clock_that_jumps_ahead_takes_no_days(tmp_path: Path) -> None:
-    """Whether or not something came since. They go once that is older than --keep, too."""
+    """Also if something came since. They go once that is older than --keep, too."""
     past = NOW - datetime.timedelta(days=1000)
     _add(tmp_path, 0, past - datetime.timedelta(days=1))
     for number, at in enumerate((past, NOW), 1):
