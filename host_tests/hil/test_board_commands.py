@@ -82,7 +82,7 @@ print("main", flatmq.__version__, flatmq.__file__, helper.__file__, helper.WORD)
 
 
 def _sketch(folder: Path) -> Path:
-    sketch = folder / "sketch"
+    sketch = folder / "sketch [red]"
     sketch.mkdir(exist_ok=True)
     (sketch / "main.py").write_text(MAIN)
     (sketch / "helper.py").write_text("WORD = 'one'\n")
@@ -151,6 +151,7 @@ def test_deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         old = {"/lib/flatmq/__init__.py": b"1/0\n", "/helper.py": b"WORD = 'old'\n"}
         _on(board, "", {**old, "/mine.txt": b"kept"})
         shown = said(*deploy, "--set", "wifi.ssid=home")
+        assert "sketch [red] goes to the " in shown
         assert " 0 unchanged" in shown
         assert "does not start with these settings: broker.host is empty" in shown
         shown = said(

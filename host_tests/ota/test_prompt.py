@@ -136,10 +136,16 @@ def test_a_push_that_nobody_answers_says_so(
     near: broker.Broker, key_file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "two.package").write_bytes(package.make("pico_w", None, "2").written())
-    words = (near.address, "pico-9", tmp_path / "two.package", "--signing-key", key_file)
+    words = (near.address, "[red]", tmp_path / "two.package", "--signing-key", key_file)
     done = typed_command.flatmq("ota", "push", *words, "--seconds", "0.3")
     assert done.exit_code == 1
-    assert done.output.splitlines()[-1] == "pico-9 has not reported a result"
+    assert "bytes to dev/[red]; " in done.output
+    assert done.output.splitlines()[-1] == "[red] has not reported a result"
+
+
+@pytest.mark.parametrize("command", ["ota cancel", "crashes"])
+def test_a_name_in_brackets_is_no_colour(command: str, near: broker.Broker) -> None:
+    assert "[red]" in typed_command.said(*command.split(), near.address, "[red]")
 
 
 def test_two_pushes_at_once_and_a_status_that_is_none(

@@ -45,8 +45,9 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_plain_parquet(out: Path, tmp_path: Path) -> None:
-    target = tmp_path / "plain"
-    assert said("export", out, target)[0] == 0
+    target = tmp_path / "plain[red]"
+    status, text = said("export", out, target)
+    assert status == 0 and f"{target}/raw: 3 rows " in text
     rows = ds.dataset(target / "raw", format="parquet", partitioning="hive").to_table()
     assert sorted(rows["payload"].to_pylist()) == sorted(r["payload"] for r in read(out / "raw"))
     assert {path.name for path in (target / "raw").iterdir()} == {

@@ -11,6 +11,7 @@ from serial.tools import list_ports
 
 from . import boards
 from .errors import ToolError
+from .plain import PlainConsole
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def choose(port: str | None, board: str | None = None) -> str:
 
 def main(console: Console | None = None) -> int:
     """Print what is connected, and which boards there are files for; return 0."""
-    console = console or Console()
+    console = console or PlainConsole()
     there = find()
     if there:
         table = Table(box=box.SIMPLE, title="connected", title_justify="left")

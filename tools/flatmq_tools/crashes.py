@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from .desk_client import Desk, printable, retain, retained
+from .plain import PlainConsole
 
 
 @dataclass
@@ -75,7 +75,7 @@ def main(desk: Desk, board: str | None, clear: bool) -> int:
     One is shown with its traceback. `clear`: remove it from the broker. Raises ToolError and
     TrustError.
     """
-    console = Console()
+    console = PlainConsole()
     client = desk.client("crashes")
     crashes = {
         printable(topic.split("/")[1]): read(payload)

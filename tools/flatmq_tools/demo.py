@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from flatmq import Client
@@ -33,6 +32,7 @@ from flatmq.message import Message
 from . import broker, folders, interpreter
 from .bytecode import SOURCES, compiled
 from .desk_client import Desk, connect
+from .plain import PlainConsole
 
 HEAP_KB = 64
 RX_SIZE = 64 * 1024  # bytes of a packet; a board's messages are smaller
@@ -271,7 +271,7 @@ def main(readings: int | None = None) -> int:
     demo receives only the topics that have this name as their second level. Raises ToolError or
     BrokerError when it cannot run.
     """
-    console = Console()
+    console = PlainConsole()
     address = os.environ.get("BROKER")
     name = f"host-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
@@ -301,5 +301,5 @@ def main(readings: int | None = None) -> int:
         verdict = "every message arrived" if run.counted else "messages arrived"
     else:
         verdict = "messages were lost, or the sketch failed"
-    console.print(f"[bold]{verdict}[/]")
+    console.print(verdict, style="bold")
     return 0 if run.ok or run.stopped else 1

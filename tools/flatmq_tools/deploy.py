@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from . import board_tls, boards, connected, contents, settings
+from .plain import PlainConsole
 from .remote import Remote
 
 SETTINGS = "/settings.json"
@@ -27,16 +28,16 @@ def main(
     without any, and without boards/settings.json, those on the board are kept. Raises ToolError
     and RemoteError.
     """
-    console = console or Console()
+    console = console or PlainConsole()
     board = boards.load(name)
     folder = contents.find_sketch(sketch or board.sketch)
     overrides = list(overrides)
     ready, keys, remarks = board_tls.prepare_for(board, settings.load(overrides))
     files = contents.contents(folder, ready) | keys
     address = connected.choose(port, name)
-    console.print(f"{folder.name} goes to the {board.title} at {address}", highlight=False)
+    console.print(f"{folder.name} goes to the {board.title} at {address}")
     for remark in remarks:
-        console.print(remark, markup=False, highlight=False, soft_wrap=True)
+        console.print(remark, soft_wrap=True)
     with Remote(address) as remote:
         remote.enter(soft_reset=True)
         remote.check()
@@ -47,13 +48,12 @@ def main(
             # A private key that no setting names does not stay on the board.
             remote.remove(path for path in board_tls.PATHS.values() if path not in files)
             for line in settings.remarks(ready, board.network):
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                console.print(line, soft_wrap=True)
         put(remote, files, console)
         remote.reset()
     console.print(
         f"the board restarts; `flatmq logs --port {address}` shows its output",
         soft_wrap=True,
-        highlight=False,
     )
     return 0
 
@@ -66,7 +66,7 @@ def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
     remote.remove(shadows(files))
     changed = remote.different(files)
     size = sum(len(data) for data in changed.values())
-    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=size)
 
@@ -78,7 +78,6 @@ def put(remote: Remote, files: dict[str, bytes], console: Console) -> None:
     same = len(files) - len(changed)
     console.print(
         f"{len(changed)} files written, {size:,} bytes; {same} unchanged",
-        highlight=False,
     )
 
 

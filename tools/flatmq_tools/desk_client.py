@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
 from flatmq import Client, MQTTError
 from flatmq.message import Message, Subscription
 
 from . import broker as brokers
 from .errors import ToolError
 from .password import PASSWORD
+from .plain import PlainConsole
 from .trust import Trust
 
 TURN_MS = 200
@@ -115,7 +114,7 @@ def turns(
 
 def _report(text: str) -> None:
     with contextlib.suppress(OSError):  # a full disk, for example
-        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        PlainConsole(stderr=True).print(text, soft_wrap=True)
 
 
 def retained(client: Client, topic_filter: str) -> dict[str, bytes]:

@@ -19,6 +19,7 @@ from . import boards, connected
 from .boards import Board
 from .errors import ToolError
 from .image import firmware, uf2
+from .plain import PlainConsole
 from .remote import Remote, RemoteError
 
 INFO = "INFO_UF2.TXT"  # what a boot drive has on it
@@ -38,7 +39,7 @@ def main(
     port: where it is connected, None for the only one. drive: the folder where its boot drive is
     mounted, None to look for it. Raises ToolError and RemoteError.
     """
-    console = console or Console()
+    console = console or PlainConsole()
     board = boards.load(name)
     data = file.read_bytes()
     _check_name(board, file)
@@ -50,10 +51,10 @@ def main(
         offset = esp_offset(board, file, data)
         address = connected.choose(port, name)
         command = esptool_command(board, file, offset, address)
-        console.print(f"{file.name} goes to the {board.title} at {address}", highlight=False)
+        console.print(f"{file.name} goes to the {board.title} at {address}")
         if subprocess.run(command, check=False).returncode:
             raise ToolError(f"esptool could not flash it. {board.flashing.hint} Then try again.")
-    console.print(f"flashed: {board.title}", highlight=False)
+    console.print(f"flashed: {board.title}")
     return 0
 
 
@@ -139,7 +140,7 @@ def _ask_for_drive(board: Board, port: str | None, console: Console) -> bool:
     if not port and not any(board.name in each.names for each in connected.find()):
         return False
     address = connected.choose(port, board.name)
-    console.print(f"asking the board at {address} for its boot loader", highlight=False)
+    console.print(f"asking the board at {address} for its boot loader")
     with Remote(address) as remote:
         try:
             remote.enter(patience=5)

@@ -14,6 +14,7 @@ from rich.console import Console
 from . import connected
 from .bridge.line import watch
 from .errors import ToolError
+from .plain import PlainConsole
 
 _BAUD = 115200
 _LOOK = 0.2  # seconds until it looks whether it is to stop
@@ -34,7 +35,7 @@ def main(
     cannot be opened at first.
     """
     out = out or sys.stdout.buffer
-    console = console or Console(stderr=True)
+    console = console or PlainConsole(stderr=True)
     address = connected.choose(port)
     try:
         line = _opened(address)
@@ -43,7 +44,7 @@ def main(
             f"{address}: cannot be opened ({error}). Is the board plugged in, and is no other "
             "program using the port?"
         ) from error
-    console.print(f"{address}: Ctrl-C ends it", style="dim", highlight=False)
+    console.print(f"{address}: Ctrl-C ends it", style="dim")
     end = time.monotonic() + (math.inf if seconds is None else seconds)
 
     def over() -> bool:

@@ -17,7 +17,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
-from rich.console import Console
 
 from flatmq.stream_tls_pin import digest_of
 
@@ -25,6 +24,7 @@ from . import certificates, folders
 from .address import TLS_PORT, address
 from .board_rules import Problem, names_of, problems
 from .errors import ToolError
+from .plain import PlainConsole
 
 PATIENCE = 10.0  # seconds for each of the connections
 _PIECE = 16384  # bytes read at once
@@ -265,12 +265,12 @@ def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> in
     ca: authorities to verify it by, instead of this machine's. save: a file for the authority.
     """
     host, port = address(broker, True)
-    console = Console()
+    console = PlainConsole()
     found = presented(host, port)
     verdict = verified(host, port, found, ca)
     now = certificates.now()
     for line in _described(host, port, found, now):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     refused = list(problems(host, found.chain, verdict.anchors(ca), now, ca))
     lines = _verdict(verdict, ca) + [f"Boards refuse it: {problem.text}" for problem in refused]
     # Only OpenSSL has found a fault in what a trusted authority signed.
@@ -279,10 +279,10 @@ def main(broker: str, *, ca: Path | None = None, save: Path | None = None) -> in
         lines.append("Boards do not notice that: Mbed TLS does not check it.")
     lines += _settings(host, port, found, verdict, save, refused)
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if save is not None:
         line = _save(verdict, save)
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return 1 if refused or unnoticed else 0
 
 

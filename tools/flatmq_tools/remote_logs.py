@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from rich.console import Console
-
 from flatmq.message import Message
 
 from .desk_client import Desk, follow, printable, turns
+from .plain import PlainConsole
 
 LISTEN_S = 10  # asked for at a time
 _AGAIN_S = 2.0
@@ -65,7 +64,7 @@ def main(
 
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, [f"dev/{board}/log"], take, qos=0)
-        Console(stderr=True).print(f"{board}: Ctrl-C ends it", style="dim", highlight=False)
+        PlainConsole(stderr=True).print(f"{board}: Ctrl-C ends it", style="dim")
         due = 0.0
         for _ in turns(client, seconds, stop):
             if time.monotonic() >= due:

@@ -11,6 +11,7 @@ from rich.console import Console
 from flatmq.message import Message
 
 from .desk_client import Desk, follow, printable, turns
+from .plain import PlainConsole
 
 _MOST_DIGITS = 10  # of the number of a request
 
@@ -25,7 +26,7 @@ def main(
 
     A board's name is printed with its first request. Raises ToolError and TrustError.
     """
-    console = console or Console()
+    console = console or PlainConsole()
     client = desk.client("time")
     boards: set[str] = set()
 
@@ -39,7 +40,7 @@ def main(
         if name not in boards:
             boards.add(name)
             with contextlib.suppress(OSError):  # a full disk, for example: the others need answers
-                console.print(f"{name} asks for the time", markup=False, highlight=False)
+                console.print(f"{name} asks for the time")
 
     with contextlib.suppress(KeyboardInterrupt):
         follow(client, ["dev/+/time/get"], answer, qos=0)

@@ -8,13 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rich import box
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from . import senml
 from .desk_client import Desk, follow, printable, turns
+from .plain import PlainConsole
 
 FILTERS = ["dev/+/status", "dev/+/telemetry"]
 
@@ -107,7 +107,7 @@ def main(desk: Desk, seconds: float | None, packs: int | None) -> int:
 
     Raises ToolError and TrustError.
     """
-    console = Console()
+    console = PlainConsole()
     watch = Watch()
     lines: list[str] = []
     client = desk.client("watch")
@@ -119,12 +119,12 @@ def main(desk: Desk, seconds: float | None, packs: int | None) -> int:
             if live:
                 live.update(watch.table())
             for line in () if live else lines:
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                console.print(line, soft_wrap=True)
             lines.clear()
     client.disconnect()
     for line in watch.trouble if console.is_terminal else ():
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if packs is not None and watch.packs < packs:
-        console.print(f"{watch.packs} of {packs} packs came", highlight=False)
+        console.print(f"{watch.packs} of {packs} packs came")
         return 1
     return 0

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..address import address
+from ..plain import PlainConsole
 from ..trust import Trust
 from .pump import Pump
 
@@ -72,13 +73,13 @@ def main(
 ) -> int:
     """Bridge until it is interrupted. Raises ToolError, TrustError, LineError."""
     host, port = address(broker, trust is not None)
-    console = console or Console()
+    console = console or PlainConsole()
 
     def say(who: str, text: str) -> None:
         line = Text(f"{time.strftime('%H:%M:%S')} {who:>6} | ", style="dim")
         line.append(readable(text), style="not dim" if who == "board" else "")
         try:
-            console.print(line, soft_wrap=True, highlight=False)
+            console.print(line, soft_wrap=True)
         except OSError:  # most likely a full disk: bytes are bridged all the same
             console.quiet = True
             console.print()  # forgets the line, which rich would keep and write again
@@ -100,5 +101,5 @@ def main(
             pump = asyncio.run(run())
         except KeyboardInterrupt:  # where there are no signal handlers
             return 0
-    console.print(counts(pump), highlight=False, soft_wrap=True)
+    console.print(counts(pump), soft_wrap=True)
     return 0

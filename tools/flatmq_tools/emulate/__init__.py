@@ -36,6 +36,7 @@ from .. import board_tls, boards, broker, contents, desk_client, image, interpre
 from ..bridge import readable
 from ..errors import ToolError
 from ..ota import package
+from ..plain import PlainConsole
 from ..ports import LOOPBACK
 from ..trust import Trust
 from . import archive, network, qemu_program
@@ -279,7 +280,7 @@ def main(
     none. `slots`: for updates over MQTT. `user` and `trust` are for the connection that waits for
     the message. `order` has the port, resets, losses and cuts of an Order.
     """
-    console = Console()
+    console = PlainConsole()
     board = boards.load(name)
     if board.chip not in CHIPS:
         known = [each for each in boards.names() if boards.load(each).chip in CHIPS]
@@ -324,7 +325,7 @@ def main(
                 f"{without_wifi}, so the sketch talks over the serial line, through flatmq bridge"
             )
         for line in said:
-            console.print(line, style="dim", highlight=False, soft_wrap=True)
+            console.print(line, style="dim", soft_wrap=True)
         whole = Order(
             board=name,
             image=str(file),
@@ -348,7 +349,7 @@ def main(
             console.print()
         text, status = _verdict(run, until)
         spent = f"{run.ms / 1000:.1f} s of the board's time in {time.monotonic() - began:.1f} s"
-        console.print(f"{text} ({spent})", style="bold", highlight=False, soft_wrap=True)
+        console.print(f"{text} ({spent})", style="bold", soft_wrap=True)
         return status
 
 
@@ -383,7 +384,7 @@ def _leave(client: Client) -> None:
 def _show(console: Console, run: Run, who: str, text: str) -> None:
     line = Text(f"{run.ms / 1000:8.2f} s {who:>6} | ", style="dim")
     line.append(readable(text), style="not dim")
-    console.print(line, soft_wrap=True, highlight=False)
+    console.print(line, soft_wrap=True)
 
 
 def _watch(

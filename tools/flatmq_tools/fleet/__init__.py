@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from ..password import PASSWORD
+from ..plain import PlainConsole
 from . import truth
 from .fleet import Figures, Fleet, Settings
 
@@ -33,7 +34,7 @@ def main(
     else 1. Raises ToolError. The password of the user is in the environment, as
     FLATMQ_PASSWORD.
     """
-    console = console or Console()
+    console = console or PlainConsole()
     if settings.user is not None and settings.password is None:
         settings.password = os.environ.get(PASSWORD)
     fleet = Fleet(host, port, settings)
@@ -43,7 +44,6 @@ def main(
         f"{settings.devices:,} boards to {host}:{port}, {settings.rate:g} readings a second each, "
         f"for {settings.seconds:g} s; repeat it with --seed {settings.seed}",
         soft_wrap=True,
-        highlight=False,
     )
     try:
         _shown(fleet, console)
@@ -53,9 +53,9 @@ def main(
     total = truth.summary(fleet.boots)
     console.print(table(total, fleet.figures))
     for error, times in sorted(fleet.figures.errors.items(), key=lambda each: -each[1])[:5]:
-        console.print(f"{times:,} × {error}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"{times:,} × {error}", soft_wrap=True)
     if fleet.complete:
-        console.print("[bold]everything that was published was acknowledged[/]")
+        console.print("everything that was published was acknowledged", style="bold")
         return 0
     missing = total.published - total.acknowledged
     why = (
@@ -63,7 +63,7 @@ def main(
         if missing
         else "it was stopped before its end"
     )
-    console.print(f"[bold]incomplete: {why}[/]")
+    console.print(f"incomplete: {why}", style="bold")
     return 1
 
 
@@ -76,7 +76,7 @@ def _shown(fleet: Fleet, console: Console) -> None:
             if time.monotonic() - last[0] >= LINE_EVERY:
                 last[0] = time.monotonic()
                 text = f"{what} {share:4.0%}  {fleet.online:,} online  {fleet.taken:,} readings"
-                console.print(text, highlight=False)
+                console.print(text)
 
         fleet.run(line)
         return

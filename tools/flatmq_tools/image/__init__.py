@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from .. import board_tls, boards, contents, folders, settings
 from ..errors import ToolError
 from ..ota import package
+from ..plain import PlainConsole
 from . import filesystem, firmware, romfs, uf2
 
 BUILD = Path("build")
@@ -133,7 +132,7 @@ def main(
     flash_size: "16MB", where the board has another than its file says. slots: for updates over
     MQTT.
     """
-    console = Console()
+    console = PlainConsole()
     board = boards.load(name)
     if flash_size is not None:
         board = board.with_flash(_bytes(flash_size))
@@ -170,7 +169,7 @@ def main(
     lines += remarks + settings.remarks(ready, board.network)
     for line in lines:
         # Commands are there to be copied: no line is broken.
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return 0
 
 

@@ -15,6 +15,7 @@ from flatmq.message import Message
 
 from ..desk_client import Desk, connect, printable
 from ..errors import ToolError
+from ..plain import PlainConsole
 from . import boards, keys
 
 SECONDS = 600
@@ -93,7 +94,7 @@ def main(
 
     Returns 0. Raises ToolError and TrustError.
     """
-    console = console or Console()
+    console = console or PlainConsole()
     client = desk.client("ota", tx_size=_LARGEST + _TOPIC)
     session = Session(client, boards.base(board), keys.private(key))
     connect(client, session.subscription)
@@ -113,7 +114,7 @@ def main(
                     out, left = session.run(line)
                 except ValueError as error:
                     out = f"{error}\n"
-                console.print(out, end="", markup=False, highlight=False, soft_wrap=True)
+                console.print(out, end="", soft_wrap=True)
         else:
             console.print("the session is over")
     finally:

@@ -20,6 +20,7 @@ from flatmq import Client
 from flatmq.message import Message
 
 from ..desk_client import PATIENCE_MS, Desk, connect, printable, retain, turns
+from ..plain import PlainConsole
 from . import boards, keys
 from .package import PIECE, Package, read
 
@@ -136,7 +137,7 @@ def main(
     A group has no end but Ctrl-C, `seconds`, and `stop` returning True. Returns 1 if a board did
     not take it, or did not say so in time. Raises ToolError and TrustError.
     """
-    console = console or Console()
+    console = console or PlainConsole()
     package = read(file)
     to = boards.base(target)
     text = manifest(package, to, keys.private(key))
@@ -147,13 +148,16 @@ def main(
     console.print(
         f"{package.version} for {package.board}: {len(package.archive):,} bytes to {to}; Ctrl-C "
         "ends it, and the board goes on when it is started again",
-        soft_wrap=True, highlight=False,
+        soft_wrap=True,
     )  # fmt: skip
     said: dict[str, Outcome] = {}
     ended: set[str] = set()
     try:
         with Progress(
-            TextColumn("{task.description}"), BarColumn(), console=console, transient=True
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            console=console,
+            transient=True,
         ) as bars:
             tasks: dict[str, TaskID] = {}
             for _ in turns(client, seconds, stop):
@@ -167,9 +171,9 @@ def main(
     client.disconnect()
     if server.replaced:
         line = f"{target} is offered another update now, or none"
-        console.print(line, markup=False, highlight=False)
+        console.print(line)
     elif not to.startswith("group/") and target not in ended:
-        console.print(f"{target} has not reported a result", markup=False, highlight=False)
+        console.print(f"{target} has not reported a result")
     good = {name for name, found in said.items() if found.state == "good"}
     wanted = {*said} if to.startswith("group/") else {target}
     return 0 if good >= wanted and good else 1
@@ -194,4 +198,4 @@ def _show(
         if found.state in (*ENDS, "waiting", "again"):
             why = f": {found.why}" if found.why else ""
             line = printable(f"{name} {text}{why}")
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..desk_client import Desk, connect, printable, retain, retained
+from ..plain import PlainConsole
 from . import boards
 
 
@@ -28,7 +28,7 @@ def main(desk: Desk) -> int:
             name, each.get("board"), each.get("version"), micropython, _update(each), _remark(each)
         )  # fmt: skip
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(table if said else "no board has said anything of updates")
+    PlainConsole().print(table if said else "no board has said anything of updates")
     return 0
 
 
@@ -51,5 +51,5 @@ def cancel(desk: Desk, target: str) -> int:
     connect(client)
     retain(client, f"{to}/ota/manifest", b"")
     client.disconnect()
-    Console().print(f"{to}: no update is offered any more", highlight=False)
+    PlainConsole().print(f"{to}: no update is offered any more")
     return 0

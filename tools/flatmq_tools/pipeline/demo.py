@@ -30,6 +30,7 @@ from .. import fleet, folders, interpreter
 from ..bytecode import compiled
 from ..fleet import compare, plan, truth
 from ..fleet.fleet import Fleet
+from ..plain import PlainConsole
 from .other_devices import OtherDevices
 from .processes import Command, row_count
 
@@ -81,7 +82,7 @@ class Demo:
     seconds: float = 30.0
     seed: int = 1
     user: str | None = None
-    console: Console = field(default_factory=Console)
+    console: Console = field(default_factory=PlainConsole)
     troubles: plan.Troubles = TROUBLES
 
     def __post_init__(self) -> None:
@@ -103,7 +104,7 @@ class Demo:
             for child in reversed(self._children):
                 child.stop()
         self._say(f"tables, report and the words of each part: {self.out}")
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(line, style="bold", soft_wrap=True)
         return status
 
     # The parts
@@ -115,7 +116,7 @@ class Demo:
         return [word for name in names for word in ("--mapping", name)]
 
     def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, soft_wrap=True)
 
     def _start(self, name: str, *arguments: object, **options: Any) -> Command:
         """A command, whose output goes to a file.
@@ -338,9 +339,9 @@ class Demo:
             self._say(f"... and {len(wrong) - SHOWN} more")
         verdict = "they agree" if not wrong else f"THEY DISAGREE in {len(wrong)} points"
         line = (
-            f"[bold]sent {sent:,}, landed {landed.messages:,}; "
+            f"sent {sent:,}, landed {landed.messages:,}; "
             f"lost {gaps:,}, found {found['lost']:,}; "
-            f"duplicated {copies:,}, found {found['duplicates']:,}: {verdict}[/]"
+            f"duplicated {copies:,}, found {found['duplicates']:,}: {verdict}"
         )
         return (1 if wrong else 0), line
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.dataset as ds
-from rich.console import Console
 
+from ..plain import PlainConsole
 from . import tables
 from .delta_files import DAY
 
@@ -25,7 +25,7 @@ def main(out: str, target: Path, names: Sequence[str]) -> int:
         if (target / name).exists():
             raise tables.TablesError(f"{target / name} exists: name another TARGET, or remove it")
     target.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    console = PlainConsole()
     for name, table in there.items():
         rows = table.to_pyarrow_dataset()
         days = [DAY] if DAY in rows.schema.names else None
@@ -33,5 +33,5 @@ def main(out: str, target: Path, names: Sequence[str]) -> int:
             rows, target / name, format="parquet", partitioning=days,
             partitioning_flavor="hive" if days else None,
         )  # fmt: skip
-        console.print(f"{target / name}: {rows.count_rows():,} rows", highlight=False)
+        console.print(f"{target / name}: {rows.count_rows():,} rows", soft_wrap=True)
     return 0

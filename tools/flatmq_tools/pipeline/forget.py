@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
-from rich.console import Console
 from rich.table import Table
 
 from flatmq.rare.wild import matches
 from flatmq.wire import get_length, is_filter
 
+from ..plain import PlainConsole
 from . import checkpoints, durable, tables
 from .delta_batches import Position, Reader
 from .in_use import INGEST, lock
@@ -280,7 +280,7 @@ def _named(out: Path, rows: Rows) -> tuple[int, list[str]]:
 
 def main(device: str, out: Path, filters: Sequence[str], logs: Sequence[Path]) -> int:
     """Remove a device, print the rows removed, and return 1 if it was nowhere."""
-    console = Console()
+    console = PlainConsole()
     rows = Rows(device, filters)
     shown = Table()
     shown.add_column("place")
@@ -294,12 +294,12 @@ def main(device: str, out: Path, filters: Sequence[str], logs: Sequence[Path]) -
     if total:
         console.print(shown)
     else:
-        console.print(f"{device} is nowhere in {out}", markup=False, soft_wrap=True)
+        console.print(f"{device} is nowhere in {out}", soft_wrap=True)
     if count:
         some = ", ".join([*topics[:_TOPICS], *["..."] * (len(topics) > _TOPICS)])
         console.print(
             f"{count:,} messages in raw still have {device} in their topic or payload, on {some}: "
             "name those that are the device's with --topic",
-            markup=False, soft_wrap=True,
+            soft_wrap=True,
         )  # fmt: skip
     return 0 if total else 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
-from rich.console import Console
 
+from ..plain import PlainConsole
 from . import delta_files, tables
 from .in_use import lock
 
@@ -41,7 +41,7 @@ def main(name: str, out: str, state: Path) -> int:
             # The state of packs is that of the job that reads raw, whatever its name.
             for file in (state / "state").glob("windows.db*" if job == "windows" else "*.sqlite*"):
                 file.unlink()
-    Console(stderr=True).print(f"the next run makes {name} again", highlight=False)
+    PlainConsole(stderr=True).print(f"the next run makes {name} again")
     return 0
 
 

@@ -33,8 +33,9 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from rich.console import Console
+from rich.text import Text
 
+from ..plain import PlainConsole
 from . import checkpoints, delta_batches, landing, progress, room, service, tables
 from .delta import Delta
 from .in_use import lock
@@ -454,7 +455,7 @@ def main(
         lock(plan.out),
         served(metrics_port, lambda: found[0].metrics() if found else ()),
         service.Ending(say) as ending,
-        Console(stderr=True).status("starting Spark ...") as status,
+        PlainConsole(stderr=True).status("starting Spark ...") as status,
     ):
         raw = tables.of(plan.url or plan.out, "raw")
         if not plan.source and not DeltaTable.is_deltatable(raw):
@@ -468,7 +469,7 @@ def main(
             running = Run(spark, plan, say)
             found.append(running)
             ending.started()
-            _watch(running, java, ending, begun, seconds, status.update)
+            _watch(running, java, ending, begun, seconds, lambda text: status.update(Text(text)))
             status.update("working off what is there ...")
             if ending.asked.is_set():
                 say(f"ending, within {service.LIMIT:,.0f} s; the next run does the rest")

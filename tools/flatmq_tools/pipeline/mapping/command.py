@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...plain import PlainConsole
 from . import files
 from .files import MappingError
 from .mapping import Mapping, Reading
@@ -31,7 +32,7 @@ def main(
     Returns 1 if a message that was tried is a dead letter or matches no rule. Raises
     MappingError.
     """
-    console = Console()
+    console = PlainConsole()
     if listed:
         table = Table(box=None, show_header=False)
         table.add_column(no_wrap=True)

@@ -10,8 +10,7 @@ import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
+from ...plain import PlainConsole
 from . import from_state, needs, page, terminal, values
 from .figures import Figures
 from .period import UTC, Period
@@ -27,7 +26,7 @@ def main(
     """Write OUT/report.html, or OUT where that is a .html.
     The state of a run is asked if there is one, unless `is_of_raw`; without it the table raw is
     read, with `identity` and `mapping`. ReportError where there is nothing to report of."""
-    console = Console()
+    console = PlainConsole()
     with console.status("reading the state ...") as status, contextlib.ExitStack() as stack:
         figures = None if is_of_raw else from_state.of_state(tables, period)
         if figures is None:
@@ -43,7 +42,7 @@ def main(
         status.update("writing the page ...")
         file = written(figures, out, datetime.datetime.now(UTC) if period.until is None else None)
     terminal.show(figures, console)
-    console.print(str(file), markup=False, highlight=False, soft_wrap=True)
+    console.print(str(file), soft_wrap=True)
     return 0
 
 
