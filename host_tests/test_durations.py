@@ -6,7 +6,7 @@ import click
 import pytest
 
 from flatmq_tools import cli
-from flatmq_tools.durations import DURATION, duration
+from flatmq_tools.durations import DURATION, SPAN, duration
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,24 @@ def test_what_is_no_duration(text: str) -> None:
 @pytest.mark.parametrize(
     ("limits", "text", "said"),
     [
-        ((1,), "500ms", "must be at least 1s, not 500ms"),
+        ((1,), "500ms", "must be 1s to 36525d, not 500ms"),
         ((0.1, 60), "61", "must be 0.1s to 60s, not 61"),
+        ((0, 0xFFFFFFFF), "-1", "not '-1'"),
+        ((0, 0xFFFFFFFF), "9999999d", "must be 0s to 4,294,967,295s, not 9999999d"),
         ((0, 60), "500ms", "must be whole seconds, not 500ms"),
     ],
 )
 def test_a_limit_is_named(limits: tuple[float, ...], text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
         duration(*limits, whole=True).convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["36526d", "9" * 400 + "s"])
+def test_no_time_is_longer_than_a_century(text: str) -> None:
+    """It would overflow somewhere, later."""
+    for kind, words in ((DURATION, text), (SPAN, f"1s:{text}"), (SPAN, f"{text}:1s")):
+        with pytest.raises(click.BadParameter, match=f"36525d, not '?{text}"):
+            kind.convert(words, None, None)
 
 
 def _times(command: click.Command) -> dict[str, click.ParamType]:

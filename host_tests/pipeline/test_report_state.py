@@ -202,8 +202,8 @@ def test_periods() -> None:
     assert period.when("7d") == datetime.timedelta(days=7)
     newest = day + datetime.timedelta(days=30)
     assert Period(datetime.timedelta(days=30)).of(newest) == (day, None)
-    for text in ("", "soon", "2026-13-01", "7", "-7d", "99999999999999999d"):
-        with pytest.raises(PeriodError, match=r"a date such as 2026-11-01|at most 999999999d"):
+    for text in ("", "soon", "2026-13-01", "7", "-7d", "36526d"):
+        with pytest.raises(PeriodError, match=r"a date such as 2026-11-01|at most 36525d"):
             period.when(text)
     with pytest.raises(PeriodError, match="--since must be before --until: 2026-11-01T00:00:00"):
         Period(day, day).of(None)

@@ -380,7 +380,7 @@ def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None
         ("out --option qos=1", 2, "options of the connection need --broker"),
         ("out --broker x:y", 1, "brokerUrl = 'x:y': tcp://host:port or ssl://host:port"),
         ("out --broker h --option qos=3", 1, "qos = '3'"),
-        ("out --keep 12h", 2, "--keep must be at least 1d, not 43200s"),
+        ("out --keep 12h", 2, "'--keep': must be 1d to 36525d, not 12h"),
         ("out --keep soon", 2, "a duration must be a number and"),
         ("out --state s", 2, "--state needs an OUT that is a URL"),
         ("s3://b/x", 2, "needs --state: a local folder"),

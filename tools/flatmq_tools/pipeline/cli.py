@@ -238,7 +238,7 @@ def run(
     ],
     keep: Annotated[
         float | None,
-        DURATION,
+        duration(86_400),
         "How long to keep each day of the tables after its end; at least 1d.  [default: for ever]",
     ] = None,
     seconds: common.Until = None,
@@ -272,8 +272,6 @@ def run(
         if PASSWORD in os.environ and "username" in option:
             source.setdefault("password", os.environ[PASSWORD])
         parse(with_defaults(source, {"localStorage": str(state or out)}))
-    if keep is not None and keep < 86_400:
-        raise click.BadParameter(f"--keep must be at least 1d, not {keep:g}s")
     url = out if "://" in out else None
     if url is None and Path(out).is_file():
         raise click.BadParameter(f"OUT must be a folder, not the file {out}")
