@@ -416,6 +416,17 @@ def test_metrics_wait_for_a_file_descriptor(
     assert capsys.readouterr().err == "no metrics are served for now: Too many open files\n"
 
 
+def test_who_asks_for_no_metrics_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine that has lost its power would keep a thread and a file descriptor without end."""
+    monkeypatch.setattr(metrics, "_IDLE", 0.1, raising=False)
+    where = ("127.0.0.1", ports.free_port())
+    with served(where, lambda: ()), socket.create_connection(where, timeout=20) as silent:
+        assert silent.recv(1) == b""
+    assert capsys.readouterr().err == ""
+
+
 def test_a_store_that_does_not_answer_takes_no_metric_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 300.0)  # s of a batch
 _PATIENCE = 3.0  # s: Prometheus waits for ten
+_IDLE = 60.0  # s in which a connection must send or accept something
 _PAUSE = 1.0  # s before another connection is accepted, if one could not be
 
 
@@ -84,6 +85,8 @@ def served(
         server, thread = start_http_server(where[1], where[0], registry)
     except OSError as error:
         raise MetricsError(f"--metrics-port {where[0]}:{where[1]}: {error.strerror}") from error
+    server.RequestHandlerClass.timeout = _IDLE  # type: ignore[attr-defined]
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # of the connection
     server.get_request = _patient(server.get_request)  # type: ignore[method-assign]
     try:
         yield
