@@ -142,6 +142,17 @@ def test_a_log_that_fails_ends_the_thread(there: There, writer: log.Writer) -> N
         ingest.check()
 
 
+def test_a_log_that_is_full_is_reported(there: There, tmp_path: Path) -> None:
+    said: list[str] = []
+    with log.Writer(tmp_path / "small", limit_bytes=1) as small:
+        ingest = there.ingest(small, "full", say=said.append)
+        there.publish([("full", b"x")])
+        until(lambda: f"the log in {small.folder} is full: the broker has to wait" in said)
+        small.trim(1)
+        until(lambda: said[-1].startswith("receiving from "))
+        ingest.stop()
+
+
 def test_filters_that_fill_many_kilobytes(there: There, writer: log.Writer) -> None:
     there.ingest(writer, *(f"{'level/' * 10}{i}" for i in range(3000))).stop()
 

@@ -18,6 +18,7 @@ from .log import Writer
 from .options import Settings
 from .receive import BulkClient, BulkClient5
 
+FULL = "the log in {} is full: the broker has to wait"
 TURN_MS = 100  # a turn of a thread waits this long, at most
 _TX_SIZE = 1 << 20  # bytes: a SUBSCRIBE has all filters in one packet
 _STOP_S = 8.0  # that the thread may take to end
@@ -248,6 +249,8 @@ class Ingest:
         if self.trouble is not None:
             folder = self.log.folder
             return f"paused, as the disk of the log in {folder} takes nothing: {self.trouble}"
+        if self.log.full:
+            return FULL.format(self.log.folder)
         if self.error is None:
             return ""
         return "no connection to {}:{}: {}".format(*self.broker, self.error.detail)

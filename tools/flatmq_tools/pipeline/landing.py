@@ -23,7 +23,7 @@ from flatmq.senml import Pack, label
 from . import room, tables
 from .delta import Delta
 from .in_use import INGEST, lock
-from .ingest import Ingest, by_settings
+from .ingest import FULL, Ingest, by_settings
 from .log import SCHEMA, LogError, Writer, end_of, read
 from .notices import say
 from .options import parse, with_defaults
@@ -181,7 +181,7 @@ class Service:
         ingest = self.ingest
         where = "{}:{}".format(*ingest.broker)
         if ingest.log.full:
-            return f"the log in {ingest.log.folder} is full: the broker has to wait"
+            return FULL.format(ingest.log.folder)
         if ingest.subscribed:
             expiry = ingest.session_expiry
             kept = "" if expiry is None else f"; the broker keeps the session for {expiry:,} s"
