@@ -312,7 +312,7 @@ def test_what_it_says_of_itself(tmp_path: Path) -> None:
 
         def packs() -> list[dict[str, object]]:
             every = [m.payload for m in others.messages if m.topic == telemetry]
-            return [{r.name: r.value for r in senml.resolve(payload)} for payload in every]
+            return [{r.name: r.value for r in senml.resolve(bytes(payload))} for payload in every]
 
         service.until((service.log / "subscribed.json").exists, PATIENCE)
         assert scraped(served_at)["flatmq_ingest_messages_received_total"] == 0
@@ -387,6 +387,17 @@ def test_a_port_that_is_in_use() -> None:
         said = pytest.raises(MetricsError, match=f"{where[1]}: Address already in use")
         with said, served(where, lambda: ()):
             pass
+
+
+def test_metrics_of_an_ingest_with_a_long_name_are_complete() -> None:
+    ingest, many = mock.Mock(), 10**12
+    ingest.client.messages = ingest.client.stats.connects = ingest.log.size = many
+    ingest.log.full = False
+    landed = mock.Mock(messages=many, commits=many)
+    landing.Metrics(ingest, landed, f"dev/{'a' * 250}", 1).tick()
+    _, payload, _ = ingest.client.publish.call_args.args
+    names = {record.name.partition("/ingest/")[2] for record in senml.resolve(bytes(payload))}
+    assert names >= {name for name, _ in landing.Metrics.NAMES}
 
 
 def test_metrics_wait_for_a_file_descriptor(

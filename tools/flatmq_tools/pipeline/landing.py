@@ -281,7 +281,7 @@ class Metrics:
         self._seq = 0
         name = topic.rpartition("/")[2]
         boot = max(1, int(time.time()) - _EPOCH) & 0x3FFFFFFF
-        self._pack = Pack(name, boot, 512)
+        self._pack = Pack(name, boot, 512 + len(name))
         self._labels = [label("ingest/" + name, unit) for name, unit in self.NAMES]
         ingest.client.set_will(f"{topic}/status", b"offline", qos=1, retain=True)
 
