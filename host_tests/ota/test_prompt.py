@@ -11,6 +11,7 @@ import io
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -102,6 +103,44 @@ def test_a_board_that_is_not_there_is_a_sentence_soon(
     monkeypatch.setattr(prompt, "_GRANT_S", 0.2)
     with pytest.raises(ToolError, match="pico-1 does not answer: is it online, with"):
         _typed(near, key_file)
+
+
+def test_who_else_asks_ends_no_session(key_file: Path) -> None:
+    """The board answers on the same topic that it is busy."""
+    client = mock.Mock()
+    session = prompt.Session(client, TO, keys.private(key_file))
+    take = client.subscribe.call_args.args[1]
+    for answer in (b'{"busy":500}', b'{"n":1,"out":"x","left":500}'):
+        take(mock.Mock(retain=False, payload=answer))
+    assert session.run("1") == ("x", 500)
+    take(mock.Mock(retain=False, payload=b'{"busy":500}'))
+    with pytest.raises(ToolError, match="somebody is there, for 500 s at most"):
+        session.begin()
+
+
+@pytest.mark.parametrize("last", ["led[0] = 9", ""], ids=["line", "end"])
+def test_a_session_that_is_over_says_so_at_once(
+    last: str, board: Board, near: broker.Broker, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board answers nothing more: its silence would be taken for a board that is away."""
+    passed = 0
+    clock = mock.Mock(monotonic=lambda: time.monotonic() + passed)
+    console = Console(file=(shown := io.StringIO()), width=200)
+    lines = iter(["led[0] = 7", *filter(None, [last])])
+
+    def read(_: str) -> str:
+        nonlocal passed
+        if (line := next(lines, "")) != "led[0] = 7":
+            passed = 1000
+            board.stop()
+            monkeypatch.setattr(prompt, "_ANSWER_S", 0.1)
+        if line:
+            return line
+        raise EOFError
+
+    monkeypatch.setattr(prompt, "time", clock)
+    assert prompt.main(Desk(near), "pico-1", key_file, read, console) == 0
+    assert ("the session is over" in shown.getvalue()) == bool(last)
 
 
 def test_a_line_too_long_for_the_board_is_refused_and_the_next_one_runs(

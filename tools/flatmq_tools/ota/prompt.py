@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +49,7 @@ class Session:
         while time.monotonic() < end:
             self._client.poll(_TURN_MS)
             for said in self._said:
-                if "busy" in said:
+                if "busy" in said and key == "grant":  # else somebody else has asked
                     raise ToolError(f"somebody is there, for {said['busy']} s at most")
                 if key in said:
                     self._said.clear()
@@ -101,17 +102,19 @@ def main(
     with console.status(f"asking {board} ..."):
         session.begin()
     console.print(f"{board}: {SECONDS // 60} minutes; Ctrl-D ends it", style="dim")
-    left = SECONDS
+    end = math.inf  # of the session, which begins with the first line
     try:
-        while left > 0:
+        while time.monotonic() < end:
             try:
                 line = read(">>> ")
             except (EOFError, KeyboardInterrupt):
-                session.run("")
+                if time.monotonic() < end:
+                    session.run("")
                 break
-            if line.strip():
+            if line.strip() and time.monotonic() < end:
                 try:
                     out, left = session.run(line)
+                    end = time.monotonic() + left
                 except ValueError as error:
                     out = f"{error}\n"
                 console.print(out, end="", soft_wrap=True)
