@@ -96,7 +96,7 @@ def test_a_subscription_that_is_not_answered_is_not_refused(
 def test_a_subscription_on_which_the_broker_closes_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(desk_client, "PATIENCE_MS", 300)
+    monkeypatch.setattr(desk_client, "PATIENCE_MS", 2000)
     with FakeBroker() as fake:
         fake.answer_with("SUBACK", when=lambda _: bool(fake.end()))
         with pytest.raises(ToolError, match=r"no subscription to dev/.*: closed"):

@@ -70,12 +70,14 @@ def connect(client: Client, *subscriptions: Subscription) -> None:
     except MQTTError as error:
         raise ToolError(f"cannot connect to the broker: {error}") from error
     end = time.monotonic() + PATIENCE_MS / 1000
+    last = None  # error: the client forgets it with the next connection
     while any(each.granted is None for each in subscriptions) and time.monotonic() < end:
         client.poll(TURN_MS)
+        last = client.error or last
     for each in subscriptions:
         topics = b", ".join(each.filters).decode()
         if each.granted is None:
-            why = f": {client.error}" if client.error else ""
+            why = f": {last}" if last else ""
             raise ToolError(f"the broker answers no subscription to {topics}{why}")
         if 0x80 in each.granted:
             raise ToolError(f"the broker refuses the subscription to {topics}")

@@ -84,7 +84,7 @@ def _metrics_topic(text: str) -> str:
 
     try:
         checks.name(text)
-        Pack(text.rpartition("/")[2], 1, 512 + len(text))
+        Pack(text.rpartition("/")[2], 1, 512)
     except ValueError:
         raise ValueError(
             "must be a topic name whose last level has only letters, digits and - : . _, begun "
