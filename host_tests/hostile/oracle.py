@@ -641,8 +641,7 @@ class Oracle:
             self._back(m)
         # Those are in front of the others from now on.
         self.out = self.released + [m for m in self.out if m not in self.released]
-        waiting = [r for r in self.requests if r.filters and self.same]
-        waiting = [r for r in waiting if not (r.replaced and r.is_due)]
+        waiting = [r for r in self.requests if r.filters and self.same and not r.replaced]
         if p.present and trusted:
             self.requests = waiting
         else:

@@ -33,6 +33,31 @@ def test_many_requests_at_once(clock: Clock) -> None:
     assert [name for _kind, name in broker.requests] == names * 2
 
 
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_subscription_that_was_replaced_is_not_asked_for_after_a_loss(
+    offline: bool, broker: ScriptedBroker
+) -> None:
+    """Its retained messages would come twice, at the QoS of before."""
+    broker.online()
+    broker.mute = {SUBSCRIBE}
+    for name in (b"one", b"two"):
+        broker.client.subscribe(name, ignore)
+    broker.turns()
+    if offline:
+        broker.close()
+        broker.losses(1)
+    broker.client.subscribe(b"two", ignore, 1)
+    if not offline:
+        broker.turns()
+        broker.close()
+        broker.losses(1)
+    broker.mute.clear()
+    broker.requests.clear()
+    broker.until(lambda: broker.filters == {b"one": 0, b"two": 1})
+    broker.turns()
+    assert sorted(broker.requests) == [(SUBSCRIBE, b"one"), (SUBSCRIBE, b"two")]
+
+
 # Shared subscriptions
 
 

@@ -418,9 +418,10 @@ class Client(port.Shown):
         while n > 127:
             n >>= 7
             size += 1
-        if size > self.room:
-            load("checks").packet(size, self.room)
-        if self.end + size <= self.room and (
+        n = self.room
+        if size > n:
+            load("checks").packet(size, n)
+        if self.end + size <= n and (
             not qos
             or self.kept < self.inflight
             # Messages that have gone behind the others keep none out: see `alone`.

@@ -57,7 +57,7 @@ def resume(c: "Client", kept: bool, unsure: bool) -> int:
         r.id = 0
         if not r.filters or not (kept or r.handler is not None):
             r.granted = b""  # nothing is left to ask for
-        elif r.handler is None or not unsure:
+        elif r.handler is None or (not unsure and r in c.subscriptions):  # else it was replaced
             waiting.append(r)
     if unsure:
         waiting.extend(c.subscriptions)
