@@ -1,35 +1,10 @@
-"""The rules that CONNECT and CONNACK set for the rest of a connection."""
+"""The rules that CONNECT and CONNACK set for what a client sends on a connection."""
 
 from __future__ import annotations
 
 from packets.fields import PROTOCOL_ERROR, TOO_LARGE, TOPIC_ALIAS_INVALID, Broken
 from packets.properties import Id, Properties
 from packets.strict import Packet
-
-_PROBLEMS = (Id.REASON_STRING, Id.USER_PROPERTY)
-_MAY_EXPLAIN = ("PUBLISH", "CONNACK", "DISCONNECT")
-
-
-def check_server(packet: Packet, size: int, asked: Properties) -> None:
-    """Raise Broken if a server must not send this packet of `size` bytes to a client.
-
-    The CONNECT of the client had the properties `asked`.
-    """
-    if size > asked.first(Id.MAXIMUM_PACKET_SIZE, size):
-        raise Broken(f"{packet.name} of {size} bytes [MQTT-3.1.2-24]", TOO_LARGE)
-    if packet.properties.first(Id.TOPIC_ALIAS, 0) > asked.first(Id.TOPIC_ALIAS_MAXIMUM, 0):
-        raise Broken("PUBLISH: a topic alias above the maximum [MQTT-3.1.2-26]", 0x94)
-    if (
-        not asked.first(Id.REQUEST_PROBLEM_INFORMATION, 1)
-        and packet.name not in _MAY_EXPLAIN
-        and any(packet.properties.each(each) for each in _PROBLEMS)
-    ):
-        raise Broken(f"{packet.name}: problem information [MQTT-3.1.2-29]", PROTOCOL_ERROR)
-    if packet.properties.first(Id.RESPONSE_INFORMATION) is not None and not asked.first(
-        Id.REQUEST_RESPONSE_INFORMATION
-    ):
-        raise Broken("CONNACK: response information [MQTT-3.1.2-28]", PROTOCOL_ERROR)
-    _check_method(packet, asked)
 
 
 def check_client(packet: Packet, size: int, asked: Properties, announced: Properties) -> None:
