@@ -27,6 +27,7 @@ collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent
 LIB = ROOT / "lib"
+PYTHONS = ("cpython", "micropython")
 sys.path.append(str(ROOT / "boards" / "shared"))  # what a board has in /lib
 
 # The same examples in every run. `pytest --hypothesis-profile=search` looks at others, and longer.

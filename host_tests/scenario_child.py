@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from conftest import HERE, interpreter_command, library
 from flatmq_tools import interpreter
+
+HEAP = "320k"  # of MicroPython, for the client, a scenario over TLS or WebSocket, and its compiler
+_runs = itertools.count()
 
 
 class ScenarioError(AssertionError):
@@ -81,8 +87,8 @@ def play(
 ) -> list[str]:
     """Run a script with a scenario on "cpython" or "micropython"; return the lines it printed.
 
-    It gets the arguments, then the options as NAME=VALUE, and imports from its own folder, this
-    one, and `folders`. The others are as in `converse`.
+    It gets the arguments, then the options as NAME=VALUE, and imports from `folders`, this folder
+    and its own. The others are as in `converse`.
     """
     return converse(
         [
@@ -90,8 +96,29 @@ def play(
             *(str(script), *arguments),
             *(f"{name}={value}" for name, value in options.items()),
         ],
-        interpreter.environment(library(python), HERE, script.parent, *folders),
+        interpreter.environment(*folders, library(python), HERE, script.parent),
         deadline,
         carry_out,
         hear,
     )
+
+
+def linked(python: str, scenario: str, tls: dict[str, Any], **options: object) -> list[list[str]]:
+    """Run a scenario, "module.function", over TLS or WebSocket, as run_scenario.py says.
+
+    Returns the words of each line that begins with "@".
+    """
+    heard: list[list[str]] = []
+    given = {"host": "127.0.0.1", "token": f"linked{next(_runs)}", **options}
+    if tls:
+        given["tls"] = json.dumps(tls)
+    play(
+        python,
+        HERE / "run_scenario.py",
+        *scenario.split("."),
+        heap=HEAP,
+        folders=[HERE / name for name in ("scenarios", "tls", "websocket")],
+        hear=heard.append,
+        **given,
+    )
+    return heard

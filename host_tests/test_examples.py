@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from aio.test_asyncio_page import running
-from conftest import ROOT, SharedBrokers
+from conftest import PYTHONS, ROOT, SharedBrokers
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker
 from flatmq_tools.ota import keys
@@ -29,7 +29,6 @@ from tls.secure_broker import SecureBroker
 
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-PYTHONS = ("cpython", "micropython")
 BROKER = '"192.168.1.10"'
 OTHER = '"192.168.1.11"'
 # In a loop without a watchdog: has the bench read its lines.

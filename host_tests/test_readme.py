@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 import sizes
-from conftest import BROKERS, LIB, ROOT, SharedBrokers, interpreter_command
+from conftest import BROKERS, LIB, PYTHONS, ROOT, SharedBrokers, interpreter_command
 from flatmq_tools import interpreter
 from observer import Observer
 
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs" / "guide.md").read_text()
 ANSWER = 20.0  # seconds until a program has ended
-PYTHONS = ("cpython", "micropython")
 CASES = [
     (page, python, kind) for page in ("guide", "script") for python in PYTHONS for kind in BROKERS
 ]

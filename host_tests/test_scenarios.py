@@ -20,12 +20,11 @@ import pytest
 
 import peer
 import sizes
-from conftest import HERE, SharedBrokers, interpreter_command, kinds, library, ways
-from flatmq_tools import interpreter
+from conftest import HERE, SharedBrokers, kinds, library, ways
 from flatmq_tools.broker import Broker
 from packets import build
 from packets.strict import Connect
-from scenario_child import converse
+from scenario_child import play
 from side_by_side import side_by_side
 
 # Of MicroPython, for the client of a version, the scenario and its compiler. None falls back from
@@ -69,75 +68,61 @@ def _scenarios() -> list[Scenario]:
     return found
 
 
-class Run:
+class Run(NamedTuple):
     """One scenario in its interpreter, whose wishes are carried out here."""
 
-    def __init__(
-        self,
-        name: str,
-        broker: Broker,
-        token: str,
-        version: int | None,
-        folder: Path,
-        more: int,
-    ) -> None:
-        self._name = name
-        self._heap = HEAPS[version] + more
-        self._folder = folder
-        self._broker = broker
-        self._token = token
-        self._version = version
+    python: str
+    broker: Broker
+    token: str
+    version: int | None
+    folder: Path
+    more: int
 
-    def finish(self, module: str, function: str, option: str | None = None) -> list[str]:
+    def finish(self, module: str, function: str, **option: str) -> list[str]:
         """Run it to its end and return what it printed; a failed assertion shows that."""
-        arguments = [
-            f"host={self._broker.host}",
-            f"port={self._broker.port}",
-            f"kind={self._broker.kind}",
-            f"token={self._token}",
-            f"version={self._version}",
-            f"folder={self._folder}",
-            *([f"option={option}"] if option is not None else []),
-        ]
-        return converse(
-            [
-                *interpreter_command(self._name, f"{self._heap}k"),
-                str(HERE / "run_scenario.py"),
-                module,
-                function,
-                *arguments,
-            ],
-            interpreter.environment(library(self._name), HERE, HERE / "scenarios"),
-            DEADLINE,
-            self._carry_out,
+        return play(
+            self.python,
+            HERE / "run_scenario.py",
+            *(module, function),
+            heap=f"{HEAPS[self.version] + self.more}k",
+            deadline=DEADLINE,
+            folders=[HERE / "scenarios"],
+            carry_out=self.carry_out,
+            host=self.broker.host,
+            port=self.broker.port,
+            kind=self.broker.kind,
+            token=self.token,
+            version=self.version,
+            folder=self.folder,
+            **option,
         )
 
-    def _carry_out(self, words: list[str]) -> str | None:
+    def carry_out(self, words: list[str]) -> str | None:
         match words:
             case ["die"]:
                 return None
             case ["broker", "kill"]:
-                self._broker.kill()
+                self.broker.kill()
             case ["broker", "restart"]:
-                self._broker.restart()
+                self.broker.restart()
             case ["broker", "freeze"]:
-                self._broker.freeze()
+                self.broker.freeze()
             case ["publish", first, topic, payload]:
-                self._publish(int(first, 16), topic.encode(), payload.encode())
+                self.publish(int(first, 16), topic.encode(), payload.encode())
             case ["kill", module, function, option]:
-                output = self.finish(module, function, option)
+                output = self.finish(module, function, option=option)
                 assert output[-1:] == ["@ask die"], "the victim did not live to be killed"
             case _:
                 raise AssertionError(f"the scenario asks for something unknown: {words}")
         return "done"
 
-    def _publish(self, first: int, topic: bytes, payload: bytes) -> None:
+    def publish(self, first: int, topic: bytes, payload: bytes) -> None:
         """Publish a message whose first byte is `first`, from a connection of its own."""
-        where = (self._broker.host, self._broker.port)
+        where = (self.broker.host, self.broker.port)
         with socket.create_connection(where, timeout=DEADLINE) as connection:
             qos, retain, dup = first >> 1 & 3, first & 1, first >> 3 & 1
-            name = f"{self._token}-asked".encode()
-            if self._version == 5:
+            name = f"{self.token}-asked".encode()
+            if self.version == 5:
                 hello = build.connect(Connect(name, keepalive=60))
                 message = build.publish(topic, payload, qos, 1, retain=retain, dup=dup)
             else:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import sizes
-from conftest import SharedBrokers, library
+from conftest import PYTHONS, SharedBrokers, library
 from device import on_device
 from flatmq import aio
 from flatmq_rigs.proxy import Proxy
@@ -23,7 +23,6 @@ from side_by_side import side_by_side
 HERE = Path(__file__).parent
 HEAP = "256k"  # of MicroPython, for the client, the scenarios and their compiler
 DEADLINE = 90  # seconds until an interpreter is ended from outside
-PYTHONS = ("cpython", "micropython")
 _run_number = itertools.count()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, interpreter_command, library
+from conftest import PYTHONS, ROOT, interpreter_command, library
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, interpreter
 from observer import Observer, retained
@@ -27,7 +27,6 @@ PAGE = (ROOT / "docs" / "asyncio.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compiler
 OUTAGES = 3
-PYTHONS = ("cpython", "micropython")
 
 
 @contextmanager

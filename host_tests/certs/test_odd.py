@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sizes
-from conftest import HERE as TESTS
+from conftest import PYTHONS
 from flatmq import stream_tls_address
 from flatmq_rigs.certificates import Issued
-from scenario_child import play
-from tls.secure_broker import HEAP, PYTHONS
+from scenario_child import linked
 from typed_command import flatmq
 
 from . import odd
-
-_count = itertools.count()
 
 
 def connected(python: str, address: str, **tls: Any) -> str:
     """Return the error that connect() raises in an interpreter, "" if it raises none."""
     host, port = address.rsplit(":", 1)
-    said: list[list[str]] = []
-    play(
-        python,
-        TESTS / "run_linked.py",
-        *("secure_scenarios", "connect_raises"),
-        heap=HEAP,
-        folders=[TESTS / "tls", TESTS / "scenarios"],
-        hear=said.append,
-        host=host,
-        port=int(port),
-        token=f"odd{next(_count)}",
-        tls=json.dumps(tls),
-    )
+    said = linked(python, "secure_scenarios.connect_raises", tls, host=host, port=port)
     (_, _, kind, *detail) = said[0]
     return "" if kind == "none" else " ".join([kind, *detail])
 

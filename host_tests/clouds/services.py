@@ -18,7 +18,6 @@ from . import page
 from .fronts import Hub, NameCheck
 
 HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
-PYTHONS = ("cpython", "micropython")
 USERS = {"pico": "secret"}  # as on the page
 NAME = "pico-1"
 KEY = b"secret of pico-1"  # of the device at the hub

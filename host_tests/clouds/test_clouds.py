@@ -7,11 +7,12 @@ import base64
 import pytest
 
 import sizes
+from conftest import PYTHONS
 from observer import Observer
 from sizes import spread
 
 from . import page
-from .services import HOSTS, KEY, NAME, PYTHONS, Services
+from .services import HOSTS, KEY, NAME, Services
 
 # The highest QoS that each program asks for.
 MOST = {page.AWS: 1, page.GRID: 1, page.PASSWORDS: 2, page.HOME: 2}

@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, quote
 
 import pytest
 
-from conftest import library, printed
+from conftest import PYTHONS, library, printed
 from flatmq_rigs import webassembly
 
 NARROW = "micropython, 32 bits"  # as a board, where a time is more than a small int
-PYTHONS = ("cpython", "micropython", NARROW)
+EACH = (*PYTHONS, NARROW)
 
 # Prints, as JSON, what each of a list of expressions is at a time in UTC.
 PROGRAM = """
@@ -76,7 +76,7 @@ URIS = [
 ]
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", EACH)
 def test_tokens_for_keys_and_resources(python: str) -> None:
     cases = [(uri, key) for uri in URIS for key in KEYS]
     found = run(
@@ -87,7 +87,7 @@ def test_tokens_for_keys_and_resources(python: str) -> None:
     assert any("%2B" in token for token in found)  # a signature with what must be encoded
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", EACH)
 def test_the_expiry_in_each_month_and_on_leap_days(python: str) -> None:
     times = [
         *((2026, month, 1, 0, 0, 0, 0, 0, 0) for month in range(1, 13)),
@@ -103,7 +103,7 @@ def test_the_expiry_in_each_month_and_on_leap_days(python: str) -> None:
     assert [int(parse_qs(each)["se"][0]) for each in found] == [unix(now) + 3600 for now in times]
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", EACH)
 def test_a_clock_that_was_not_set(python: str) -> None:
     years = (1970, 2000, 2021, 2025)
     tasks = [((year, 1, 2, 0, 0, 0, 0, 0, 0), "SAS('x', 'c2VjcmV0')()") for year in years]
@@ -113,7 +113,7 @@ def test_a_clock_that_was_not_set(python: str) -> None:
 
 
 # The binascii of the port with 32 bits is in Python, and raises errors of its own.
-@pytest.mark.parametrize("python", PYTHONS[:2])
+@pytest.mark.parametrize("python", PYTHONS)
 def test_an_error_names_the_argument_and_hides_the_key(python: str) -> None:
     tasks = {
         "SAS('', 'c2VjcmV0')": "resource_uri must be str and not empty, not ''",

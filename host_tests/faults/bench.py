@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conftest import PYTHONS
 from flatmq_rigs.links import Listening
 from flatmq_tools import bytecode, interpreter
 from scenario_child import ScenarioError, converse
@@ -21,7 +22,6 @@ from .stage import MOSQUITTO, UNBOUNDED, Stage
 HERE = Path(__file__).parent
 SHARED = HERE.parent
 LIB = SHARED.parent / "lib"
-PYTHONS = ("cpython", "micropython")
 DEADLINE = 240  # seconds until a scenario is ended from outside; it gives up by itself before
 SIDE_BY_SIDE = 10  # most of them wait most of the time
 _LOGGED = 2000  # characters of the log of a broker that ended by itself

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from aio.test_asyncio_page import running
-from conftest import ROOT, SharedBrokers
+from conftest import PYTHONS, ROOT, SharedBrokers
 from ha import documented
 from observer import Observer, retained
 
 PAGE = (ROOT / "docs" / "home-assistant.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TANK, AIO = (code for code in BLOCKS if "while True" in code)
-PYTHONS = ["cpython", "micropython"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)

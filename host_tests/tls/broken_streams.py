@@ -23,10 +23,11 @@ if __name__ == "__main__":
     ROOT = Path(__file__).parents[2]
     sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
+from conftest import PYTHONS
 from flatmq_rigs import results
 from flatmq_rigs.proxy import DOWN, UP, Direction, Proxy, Rules, Way
-from scenario_child import ScenarioError, play
-from tls.secure_broker import HEAP, PYTHONS, SecureBroker
+from scenario_child import HEAP, ScenarioError, play
+from tls.secure_broker import SecureBroker
 
 HERE = Path(__file__).parent
 KINDS = frozenset({"tls", "closed", "timeout"})  # of client.error: see docs/tls.md and the guide

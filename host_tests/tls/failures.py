@@ -16,8 +16,9 @@ if __name__ == "__main__":
     ROOT = Path(__file__).parents[2]
     sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
+from conftest import PYTHONS
 from flatmq_rigs import results
-from tls.secure_broker import PYTHONS, SecureBroker
+from tls.secure_broker import SecureBroker
 
 
 class Failure(NamedTuple):

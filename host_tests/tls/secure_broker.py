@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from conftest import HERE
 from flatmq_rigs.certificates import CLIENT, SERVER, Issued
 from flatmq_rigs.certificates import HERE as LOOPBACK_NAMES
 from flatmq_tools import broker, ports
-from scenario_child import play
+from scenario_child import linked
 
-HEAP = "320k"  # of MicroPython, for the client, the scenario and its compiler
 _TRIES = 5  # a port that was free may be taken before mosquitto binds it
-PYTHONS = ("cpython", "micropython")
 
 # What each listener adds to its certificate.
 _LISTENERS = {
@@ -33,7 +28,6 @@ _LISTENERS = {
     "modern": "tls_version tlsv1.3",
     "chained": "",
 }
-_runs = itertools.count()
 
 
 def _issued(folder: Path) -> dict[str, str]:
@@ -136,22 +130,16 @@ class SecureBroker:
 
         Returns the words of each line "@WORD ..." that it printed, by the first one.
         """
-        said: dict[str, list[str]] = {}
-        play(
+        heard = linked(
             python,
-            HERE / "run_linked.py",
-            *scenario.split("."),
-            heap=HEAP,
-            folders=[Path(__file__).parent, HERE / "scenarios"],
-            hear=lambda words: said.update({words[0][1:]: words[1:]}),
+            scenario,
+            self.arguments(tls),
             host=host,
             port=port or self.ports[listener],
             plain=self.ports["plain"],
-            token=f"tls{next(_runs)}",
             option=option,
-            tls=json.dumps(self.arguments(tls)),
         )
-        return said
+        return {words[0][1:]: words[1:] for words in heard}
 
 
 @pytest.fixture(scope="session")

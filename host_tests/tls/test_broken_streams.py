@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import PYTHONS
 from tls import broken_streams
-from tls.secure_broker import PYTHONS, SecureBroker
+from tls.secure_broker import SecureBroker
 
 STREAMS = 48
 SEED = 5

@@ -18,13 +18,14 @@ import pytest
 
 import sizes
 from certs.answering import answering
+from conftest import PYTHONS
 from device import on_device
 from flatmq import Client, stream_tls_errors
 from flatmq.stream_tls import TLS
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from sizes import spread
 from tls import failures
-from tls.secure_broker import PYTHONS, SecureBroker
+from tls.secure_broker import SecureBroker
 
 HERE = Path(__file__).parent
 DEADLINE = 120  # seconds until an interpreter is ended from outside

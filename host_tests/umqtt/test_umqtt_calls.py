@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from brokers.fake import FakeBroker
-from conftest import SharedBrokers, library
+from conftest import PYTHONS, SharedBrokers, library
 from device import on_device
 from flatmq import Client, umqtt, umqtt_rare
 from flatmq.message import Message, Subscription
@@ -27,7 +27,7 @@ from scenario_child import play
 from side_by_side import side_by_side
 from tls.secure_broker import SecureBroker
 from umqtt import umqtt_stage
-from umqtt.umqtt_stage import PROGRAMS, PYTHONS
+from umqtt.umqtt_stage import PROGRAMS
 
 # What umqtt does, too, by the cases of programs/calls.py.
 SAME = {
@@ -127,7 +127,7 @@ SECURE_ON_CPYTHON = {"params_that_are_no_certificate": "OSError"}
 def same(python: str, folder: Path) -> None:
     text = (PROGRAMS / "calls.py").read_text()
     text = text.replace("from umqtt.simple import", "from flatmq.umqtt import")
-    program = folder / f"{python}.py"
+    program = folder / f"calls_{python}.py"
     program.write_text(text.replace("from umqtt.robust import", "from flatmq.umqtt_robust import"))
     assert _seen(program, python) == SAME
 

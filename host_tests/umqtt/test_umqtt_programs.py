@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from conftest import PYTHONS
 from observer import Heard
 from sizes import spread
 from umqtt import umqtt_stage
-from umqtt.umqtt_stage import PROGRAMS, PYTHONS, Seen
+from umqtt.umqtt_stage import PROGRAMS, Seen
 
 _LWT = "tele/test/LWT"
 # What each does with umqtt.

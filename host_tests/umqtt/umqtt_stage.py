@@ -16,17 +16,15 @@ from typing import NamedTuple
 import peer
 from brokers.core import Connection, types
 from brokers.fake import FakeBroker
-from conftest import interpreter_command, library
 from flatmq_rigs.proxy import Proxy
-from flatmq_tools import broker, interpreter, ports
+from flatmq_tools import broker, ports
 from observer import Heard, Observer, until
-from scenario_child import converse
+from scenario_child import play
 
 PROGRAMS = Path(__file__).parent / "programs"
 HEAP = "256k"
 DEADLINE = 60  # seconds until a program is ended from outside
 USERS = {"alice": "s3cret"}
-PYTHONS = ("micropython", "cpython")
 
 _MOVED = {"umqtt.simple": "flatmq.umqtt", "umqtt.robust": "flatmq.umqtt_robust"}
 
@@ -135,11 +133,14 @@ def run(program: Path, python: str, heap: str = HEAP, *, before: Sequence[Path] 
                     raise AssertionError(f"the program asks for something unknown: {words}")
             return "done"
 
-        output = converse(
-            [*interpreter_command(python, heap), str(program), proxy.host, str(proxy.port)],
-            interpreter.environment(*before, library(python), PROGRAMS),
-            DEADLINE,
-            carry_out,
+        output = play(
+            python,
+            program,
+            *(proxy.host, str(proxy.port)),
+            heap=heap,
+            deadline=DEADLINE,
+            folders=[*before, PROGRAMS],
+            carry_out=carry_out,
         )
         if not withheld:
             # A link ends when the broker has read all of it.

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import sizes
+from conftest import PYTHONS
 from device import on_device
 from flatmq_rigs.links import Listening
 from flatmq_rigs.proxy import Proxy, Rules, Way
 from flatmq_tools.broker import Broker
+from scenario_child import linked
 from side_by_side import side_by_side
-from websocket.over_websocket import PYTHONS, run
 
 SCENARIOS = [
     "publish_subscribe.each_qos_to_each",
@@ -42,30 +42,30 @@ WAYS = [(way, mask) for mask in MASKS for way in ("up", "down")] + [("over TLS",
 
 
 class Places(NamedTuple):
-    """The ports of brokers for WebSockets, and the authority of the one with TLS."""
+    """The ports of brokers for WebSockets, and the settings for the one with TLS."""
 
     plain: int
     secure: int
-    ca: Path
+    tls: dict[str, str]
 
 
 def scenario(at: Places, name: str, mask: str, python: str) -> None:
-    run(python, name, at.plain, mask)
+    linked(python, name, {}, port=at.plain, mask=mask)
 
 
 def over_tls(at: Places, name: str, python: str) -> None:
-    run(python, name, at.secure, ca=at.ca)
+    linked(python, name, at.tls, port=at.secure, mask="random")
 
 
 def each_message_arrives_once_though_connections_are_cut(
     at: Places, way: str, mask: str, python: str
 ) -> None:
-    port, ca = (at.secure, at.ca) if mask == "TLS" else (at.plain, None)
+    port, tls = (at.secure, at.tls) if mask == "TLS" else (at.plain, {})
     with Proxy("127.0.0.1", port, RULES[way]) as proxy:
         name = "websocket_scenarios.each_message_once"
-        losses, *_ = run(python, name, proxy.port, "random" if ca else mask, ca)
+        heard = linked(python, name, tls, port=proxy.port, mask="random" if tls else mask)
     # What is resent decides how many cuts it takes.
-    assert int(losses.removeprefix("@losses ")) >= 4
+    assert int(dict(heard[:1])["@losses"]) >= 4
 
 
 def nothing_is_allocated(at: Places, name: str, version: int) -> None:
@@ -98,7 +98,7 @@ def runs(request: pytest.FixtureRequest) -> Iterator[dict[tuple, Future[None]]]:
         Listening("websocket", extra=QUICK) as plain,
         Listening("websocket+tls", extra=QUICK) as secure,
     ):
-        at = Places(plain.port, secure.port, Path(secure.ca))
+        at = Places(plain.port, secure.port, {"ca": str(secure.ca)})
         with side_by_side(
             request, test_with_a_broker, lambda case: case[0](at, *case[1:])
         ) as all_:

@@ -12,8 +12,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 from brokers import core
+from conftest import PYTHONS
+from scenario_child import linked
 from sizes import spread
-from websocket.over_websocket import PYTHONS, run
 
 DEADLINE = 30.0  # seconds that anything may take
 Send = Callable[[ServerConnection, bytes], None]
@@ -115,7 +116,8 @@ SENDS: dict[str, Send] = {
 def test_messages_come_back_and_the_ending_is_in_order(send: str, python: str) -> None:
     broker = Broker(SENDS[send])
     with serving(broker) as server:
-        run(python, "websocket_scenarios.messages_come_back", _port(server))
+        name = "websocket_scenarios.messages_come_back"
+        linked(python, name, {}, port=_port(server), mask="random")
         assert broker.done.wait(DEADLINE)
     assert (broker.complaints, broker.codes) == ([], [(1000, 1000)])
 
@@ -152,7 +154,8 @@ def test_what_a_server_does_is_reported(error: str, python: str) -> None:
     options = dict(options)
     broker = Broker(then=options.pop("then", None))
     with serving(broker, **options) as server:
-        told = run(python, "websocket_scenarios.first_error", _port(server))[0]
+        name = "websocket_scenarios.first_error"
+        told = " ".join(linked(python, name, {}, port=_port(server), mask="random")[0])
         assert codes is None or broker.done.wait(DEADLINE)
         assert told.startswith("@ closed ")
         assert text in told
