@@ -11,27 +11,6 @@ import pytest
 from flatmq_tools import broker as brokers
 from flatmq_tools.ports import LOOPBACK, HeldPort, free_port
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="there a port is only chosen")
-
-
-@linux
-def test_a_held_port_is_its_servers_again_and_again() -> None:
-    held = HeldPort()
-    for _ in range(2):
-        with socket.create_server((LOOPBACK, held.number)):
-            pass
-    held.release()
-
-
-@linux
-def test_a_held_port_is_nobody_elses() -> None:
-    held = HeldPort()
-    with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind((LOOPBACK, held.number))
-    held.release()
-    with socket.socket() as other:
-        other.bind((LOOPBACK, held.number))
-
 
 def test_a_port_that_is_taken_is_left_to_the_server_to_refuse() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
@@ -42,7 +21,7 @@ def test_a_port_that_is_taken_is_left_to_the_server_to_refuse() -> None:
             pass
 
 
-@linux
+@pytest.mark.skipif(sys.platform != "linux", reason="there a port is only chosen")
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
 def test_a_broker_that_is_dead_keeps_its_ports(kind: str) -> None:
     second = free_port()

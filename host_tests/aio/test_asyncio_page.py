@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PYTHONS, ROOT, interpreter_command, library
+from conftest import HERE, PYTHONS, ROOT, interpreter_command, library
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker, interpreter
 from observer import Observer, retained
 from side_by_side import side_by_side
 
 PROGRAMS = Path(__file__).parent / "programs"
-BOARD = PROGRAMS / "board"  # what a board has and the desk lacks: a radio
+BOARD = HERE / "sketches" / "fakes"  # what a board has and the desk lacks: a radio
 PAGE = (ROOT / "docs" / "asyncio.md").read_text()
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 HEAP = "192k"  # of MicroPython, for a program, what it imports, and the compiler

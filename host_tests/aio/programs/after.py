@@ -9,7 +9,7 @@ from flatmq.aio import Client
 
 
 async def wifi():
-    radio = network.WLAN(network.STA_IF)
+    radio = network.WLAN(network.WLAN.IF_STA)
     radio.active(True)
     while True:
         if not radio.isconnected():
