@@ -1,4 +1,4 @@
-"""Scenarios of WebSocket: large messages, connections that end at any byte, and errors."""
+"""Scenarios of WebSocket: large messages, and connections that end at any byte."""
 
 import large
 
@@ -68,13 +68,3 @@ def messages_come_back(env):
     env.equal(inbox.payloads(), list(PAYLOADS), "payloads")
     env.equal(client.stats.losses, 0, "losses")
     env.equal(client.disconnect(), True, "in order")
-
-
-def first_error(env):
-    """Publish as soon as that is possible; report the first error."""
-    client = env.client(b"c")
-    client.publish(b"t", b"x", 0)
-    client.start()
-    env.until("the error", lambda: client.error is not None, client)
-    print("@", client.error.kind, client.error.detail)
-    client.disconnect()
