@@ -14,7 +14,10 @@ _TRY_WORDS = 3  # what each level of nested try adds
 _OBJECTS_WITHOUT_DATA = 5  # the types of constants below this: None, True and so on
 _TEXTS = (5, 6)  # str and bytes, which end with a zero byte that is not counted
 _TUPLE = 10
-_NAMES = {7: "<module>", 17: "__init__"}  # of the strings that are part of any interpreter
+# Of strings that are part of any interpreter
+_NAMES = {7: "<module>", 9: "__call__", 17: "__init__", 71: "close", 74: "count", 82: "difference"}
+_NAMES |= {86: "get", 125: "read", 128: "remove", 129: "replace", 138: "send", 149: "step"}
+_NAMES |= {159: "update"}
 
 
 class Function(NamedTuple):

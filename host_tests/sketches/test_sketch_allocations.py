@@ -42,8 +42,8 @@ MAY_BE_ON_HEAP = {
     },
     "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
     "parts": {"Parts.__init__", "_made", "named"},
-    # Once for each connection: __call__, _prove and _verify, and the key of the password.
-    "scram": {"Scram.static string 9", "Scram._prove", "Scram._verify", "pbkdf2"},
+    # Once for each connection, and the key of the password.
+    "scram": {"Scram.__call__", "Scram._prove", "Scram._verify", "pbkdf2"},
     "settings": {"_table", "_check", "_read"},
     # When the board starts.
     "slots_esp32": {"check"},  # before the program starts
