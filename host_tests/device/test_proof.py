@@ -13,7 +13,6 @@ from flatmq_tools import bytecode
 SEND = ("__init__.Client.publish", ("publishing", "qos0", 4))
 WORK = ("engine.engine.while", ("receiving", "qos0", 4))
 RECEIVE_5 = ("v5/carry.route", ("receiving", "qos0", "5+"))
-PROPERTIES = ("v5/carry.route", ("receiving", "qos0", "5+"))
 ANSWER_5 = ("v5/acks.acknowledge", ("v5_answers", "puback_in_each_form", 5))
 BYTES = '_ = b"x" + bytes(1)'
 EXCEPTION = "try: None.x\nexcept AttributeError: pass"
@@ -26,7 +25,7 @@ SPOILED = {
     "bytes at work": (WORK, BYTES, (True, True, True)),
     "exception at work": (WORK, EXCEPTION, (True, True, False)),
     "bytes in at 5": (RECEIVE_5, BYTES, (True, True, True)),
-    "frame in properties": (PROPERTIES, FRAME, (True, False, False)),
+    "frame in properties": (RECEIVE_5, FRAME, (True, False, False)),
     "exception in PUBACK": (ANSWER_5, EXCEPTION, (True, True, False)),
 }
 

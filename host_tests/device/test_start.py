@@ -6,12 +6,6 @@ import sizes
 from device import on_device
 
 
-def test_code_that_memory_was_too_short_for_is_loaded_once_there_is_room() -> None:
-    short, deaf = on_device.run("load_in_little_memory.py", heap=on_device.SCRIPTED_HEAP)
-    assert int(short) > 20, "there was too much memory to see anything"
-    assert int(deaf) == 0
-
-
 @pytest.mark.parametrize(
     ("what", "version"), [("first", "4"), ("large", "4"), ("large", "5"), ("properties", "5")]
 )
