@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest import runner
@@ -21,6 +22,9 @@ from brokers.fake import FakeBroker
 from flatmq_tools import broker, bytecode, interpreter
 from packets.properties import Id
 from unit.fake_link import Clock, fake_clock
+
+if TYPE_CHECKING:
+    from tls.secure_broker import SecureBroker
 
 collect_ignore = [] if sys.version_info >= (3, 11) else ["pipeline"]
 
@@ -241,6 +245,23 @@ def shared_brokers() -> Iterator[SharedBrokers]:
     shared = SharedBrokers()
     yield shared
     shared.stop()
+
+
+@pytest.fixture
+def running() -> Iterator[broker.Broker]:
+    """A broker of the test's own."""
+    with broker.embedded() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secure() -> Iterator[SecureBroker]:
+    """A broker with a listener for each way to have TLS."""
+    from tls.secure_broker import SecureBroker
+
+    running = SecureBroker()
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,12 +15,6 @@ from flatmq_tools import broker, desk_client
 from flatmq_tools.desk_client import Desk, connect, follow, retained, turns
 from flatmq_tools.errors import ToolError
 from observer import PATIENCE, until
-
-
-@pytest.fixture
-def running() -> Iterator[broker.Broker]:
-    with broker.embedded() as running:
-        yield running
 
 
 def test_two_commands_do_not_take_over_the_connection_of_each_other(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
@@ -82,12 +81,6 @@ def test_a_name_that_cannot_be_is_a_sentence(
     done = typed_command.flatmq(*words[:at], running.address, *words[at:])
     assert done.exit_code
     assert done.output.splitlines()[-1].startswith("Error: ")
-
-
-@pytest.fixture
-def running() -> Iterator[broker.Broker]:
-    with broker.embedded() as running:
-        yield running
 
 
 def test_it_shows_what_boards_send(running: broker.Broker) -> None:

@@ -26,13 +26,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 DEADLINE = 60
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[broker.Broker]:
-    with broker.embedded() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def board(running: broker.Broker) -> Iterator[Client]:
     client = Client(b"board", running.host, running.port)
     client.connect(DEADLINE * 1000)

@@ -38,12 +38,6 @@ print(began[0], sync.took)
 """
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[broker.Broker]:
-    with broker.embedded() as running:
-        yield running
-
-
 @pytest.fixture
 def shown(running: broker.Broker) -> Iterator[io.StringIO]:
     """The command at work, and what it prints."""

@@ -34,18 +34,12 @@ from unit.short import Short
 TO = "dev/pico-1"
 
 
-@pytest.fixture
-def near() -> Iterator[broker.Broker]:
-    with broker.embedded() as running:
-        yield running
-
-
 class Board(threading.Thread):
-    def __init__(self, near: broker.Broker, key_file: Path) -> None:
+    def __init__(self, running: broker.Broker, key_file: Path) -> None:
         super().__init__(daemon=True)
         from flatmq.prompt import Prompt
 
-        self.client = Client(b"pico-1", near.host, near.port, tx_size=1024, quiet=True)
+        self.client = Client(b"pico-1", running.host, running.port, tx_size=1024, quiet=True)
         modulus = keys.modulus(key_file.with_name("fleet.pub"))
         self.names: dict[str, Any] = {"led": [0]}
         self.prompt = Prompt(self.client, f"{TO}/".encode(), modulus, self.names)
@@ -66,13 +60,13 @@ class Board(threading.Thread):
 
 
 @pytest.fixture
-def board(near: broker.Broker, key_file: Path) -> Iterator[Board]:
-    made = Board(near, key_file)
+def board(running: broker.Broker, key_file: Path) -> Iterator[Board]:
+    made = Board(running, key_file)
     yield made
     made.stop()
 
 
-def _typed(near: broker.Broker, key_file: Path, *lines: str) -> str:
+def _typed(running: broker.Broker, key_file: Path, *lines: str) -> str:
     console = Console(file=io.StringIO(), width=200)
     left = iter(lines)
 
@@ -82,27 +76,27 @@ def _typed(near: broker.Broker, key_file: Path, *lines: str) -> str:
         except StopIteration:
             raise EOFError from None
 
-    assert prompt.main(Desk(near), "pico-1", key_file, read, console) == 0
+    assert prompt.main(Desk(running), "pico-1", key_file, read, console) == 0
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
-def test_lines_run_on_the_board(board: Board, near: broker.Broker, key_file: Path) -> None:
+def test_lines_run_on_the_board(board: Board, running: broker.Broker, key_file: Path) -> None:
     lines = ("1 + 1", "led[0] = 7", "led", "x = 2", "print(x, led)", "1 / 0", "  ", "'a' * 5000")
-    text = _typed(near, key_file, *lines)
+    text = _typed(running, key_file, *lines)
     assert text.splitlines()[1:4] == ["2", "[7]", "2 [7]"]
     assert "ZeroDivisionError" in text
     assert "aaa ..." in text
     assert len(text) < 1500
     # A session of its own: the names of the first are gone.
-    assert "NameError" in _typed(near, key_file, "x")
+    assert "NameError" in _typed(running, key_file, "x")
 
 
 def test_a_board_that_is_not_there_is_a_sentence_soon(
-    near: broker.Broker, key_file: Path, monkeypatch: pytest.MonkeyPatch
+    running: broker.Broker, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompt, "_GRANT_S", 0.2)
     with pytest.raises(ToolError, match="pico-1 does not answer: is it online, with"):
-        _typed(near, key_file)
+        _typed(running, key_file)
 
 
 def test_who_else_asks_ends_no_session(key_file: Path) -> None:
@@ -120,7 +114,11 @@ def test_who_else_asks_ends_no_session(key_file: Path) -> None:
 
 @pytest.mark.parametrize("last", ["led[0] = 9", ""], ids=["line", "end"])
 def test_a_session_that_is_over_says_so_at_once(
-    last: str, board: Board, near: broker.Broker, key_file: Path, monkeypatch: pytest.MonkeyPatch
+    last: str,
+    board: Board,
+    running: broker.Broker,
+    key_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The board answers nothing more: its silence would be taken for a board that is away."""
     passed = 0
@@ -139,14 +137,16 @@ def test_a_session_that_is_over_says_so_at_once(
         raise EOFError
 
     monkeypatch.setattr(prompt, "time", clock)
-    assert prompt.main(Desk(near), "pico-1", key_file, read, console) == 0
+    assert prompt.main(Desk(running), "pico-1", key_file, read, console) == 0
     assert ("the session is over" in shown.getvalue()) == bool(last)
 
 
 def test_a_line_too_long_for_the_board_is_refused_and_the_next_one_runs(
-    board: Board, near: broker.Broker, key_file: Path
+    board: Board, running: broker.Broker, key_file: Path
 ) -> None:
-    text = _typed(near, key_file, "x = 1", f"x = {'1' * 800}", "x % 100", f"x = {'1' * 2000}", "x")
+    text = _typed(
+        running, key_file, "x = 1", f"x = {'1' * 800}", "x % 100", f"x = {'1' * 2000}", "x"
+    )
     lines = text.splitlines()[1:]
     assert lines[0] == "11"
     assert lines[1].endswith("bytes too long for the board")
@@ -159,8 +159,8 @@ def test_a_broker_that_is_lost_is_no_silent_board(
 ) -> None:
     monkeypatch.setattr(prompt, "_ANSWER_S", 0.5)
     with contextlib.ExitStack() as stack:
-        near = stack.enter_context(broker.embedded())
-        board = Board(near, key_file)
+        running = stack.enter_context(broker.embedded())
+        board = Board(running, key_file)
         stack.callback(board.stop)
 
         def read(_: str) -> str:
@@ -168,14 +168,14 @@ def test_a_broker_that_is_lost_is_no_silent_board(
             return "1"
 
         with pytest.raises(ToolError, match="no connection to the broker: "):
-            prompt.main(Desk(near), "pico-1", key_file, read, Console(file=io.StringIO()))
+            prompt.main(Desk(running), "pico-1", key_file, read, Console(file=io.StringIO()))
 
 
 def test_a_push_that_nobody_answers_says_so(
-    near: broker.Broker, key_file: Path, tmp_path: Path
+    running: broker.Broker, key_file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "two.package").write_bytes(package.make("pico_w", None, "2").written())
-    words = (near.address, "[red]", tmp_path / "two.package", "--signing-key", key_file)
+    words = (running.address, "[red]", tmp_path / "two.package", "--signing-key", key_file)
     done = typed_command.flatmq("ota", "push", *words, "--seconds", "0.3")
     assert done.exit_code == 1
     assert "bytes to dev/[red]; " in done.output
@@ -183,25 +183,25 @@ def test_a_push_that_nobody_answers_says_so(
 
 
 @pytest.mark.parametrize("command", ["ota cancel", "crashes"])
-def test_a_name_in_brackets_is_no_colour(command: str, near: broker.Broker) -> None:
-    assert "[red]" in typed_command.said(*command.split(), near.address, "[red]")
+def test_a_name_in_brackets_is_no_colour(command: str, running: broker.Broker) -> None:
+    assert "[red]" in typed_command.said(*command.split(), running.address, "[red]")
 
 
 def test_two_pushes_at_once_and_a_status_that_is_none(
-    near: broker.Broker, key_file: Path, tmp_path: Path
+    running: broker.Broker, key_file: Path, tmp_path: Path
 ) -> None:
     """The second replaces the first, which says so; what a stranger publishes ends neither."""
     for name in ("two", "three"):
         made = package.Package("pico_w", name, len(name), archive=b"x")
         (tmp_path / name).write_bytes(made.written())
-    board = Client(b"stranger", near.host, near.port)
+    board = Client(b"stranger", running.host, running.port)
     board.connect()
     shown = {name: io.StringIO() for name in ("two", "three")}
     over = threading.Event()
 
     def begin(name: str) -> Future[int]:
         console = Console(file=shown[name], width=200)
-        words = (Desk(near), "pico-9", tmp_path / name, key_file, 60, console, over.is_set)
+        words = (Desk(running), "pico-9", tmp_path / name, key_file, 60, console, over.is_set)
         future = pool.submit(push.main, *words)
         until("the word", lambda: "bytes to dev/pico-9" in shown[name].getvalue())
         for failed in (b'"x"', b"[1]", b"{}"):
@@ -221,17 +221,17 @@ def test_two_pushes_at_once_and_a_status_that_is_none(
 
 
 def test_a_push_waits_for_a_board_that_tries_again(
-    near: broker.Broker, key_file: Path, tmp_path: Path
+    running: broker.Broker, key_file: Path, tmp_path: Path
 ) -> None:
     made = package.Package("pico_w", "two", 2, archive=b"x")
     (tmp_path / "two").write_bytes(made.written())
     about = binascii.crc32(push.manifest(made, TO, keys.private(key_file)))
-    board = Client(b"board", near.host, near.port)
+    board = Client(b"board", running.host, running.port)
     board.connect()
     console = Console(file=(shown := io.StringIO()), width=200)
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        words = (Desk(near), "pico-1", tmp_path / "two", key_file, 60, console, over.is_set)
+        words = (Desk(running), "pico-1", tmp_path / "two", key_file, 60, console, over.is_set)
         pushing = pool.submit(push.main, *words)
         try:
             until("the word", lambda: f"bytes to {TO}" in shown.getvalue())
@@ -329,9 +329,9 @@ def test_a_package_that_is_cut_short_is_not_sent(key_file: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("text", ["chr(1) * 600", "'\\n' * 600", "chr(8364) * 600"])
 def test_an_answer_that_json_makes_longer(
-    board: Board, near: broker.Broker, key_file: Path, text: str
+    board: Board, running: broker.Broker, key_file: Path, text: str
 ) -> None:
-    shown = _typed(near, key_file, f"print({text})", "1 + 1")
+    shown = _typed(running, key_file, f"print({text})", "1 + 1")
     assert " ...\n2\n" in shown
     assert board.is_alive()
 
@@ -349,11 +349,11 @@ def test_too_small_for_what_is_to_be_said() -> None:
             make()
 
 
-def test_without_the_key(board: Board, near: broker.Broker, other_key_file: Path) -> None:
+def test_without_the_key(board: Board, running: broker.Broker, other_key_file: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prompt, "_ANSWER_S", 0.5)
         with pytest.raises(ToolError, match="does not answer"):
-            _typed(near, other_key_file, "led[0] = 9")
+            _typed(running, other_key_file, "led[0] = 9")
     assert board.names["led"] == [0]
 
 
@@ -424,7 +424,7 @@ def test_lines_that_were_signed_for_something_else(key_file: Path) -> None:
 
 
 def test_a_line_that_exits_does_not_end_the_program(key_file: Path) -> None:
-    """Nobody may be near the board to start it again."""
+    """Nobody may be running the board to start it again."""
     hand = Hand(key_file)
     grant = hand.asks()
     (said,) = hand.hears(b"dev/pico-1/prompt/in", hand.line(grant, 1, code="raise SystemExit"))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from flatmq_rigs.certificates import CLIENT, SERVER, Issued
 from flatmq_rigs.certificates import HERE as LOOPBACK_NAMES
@@ -140,10 +137,3 @@ class SecureBroker:
             option=option,
         )
         return {words[0][1:]: words[1:] for words in heard}
-
-
-@pytest.fixture(scope="session")
-def secure() -> Iterator[SecureBroker]:
-    running = SecureBroker()
-    yield running
-    running.stop()
