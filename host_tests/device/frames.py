@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 STACK_WORDS = 11  # VM_MAX_STATE_ON_STACK: a larger frame goes to the heap
 _TRY_WORDS = 3  # what each level of nested try adds
@@ -18,19 +17,6 @@ _TUPLE = 10
 _NAMES = {7: "<module>", 9: "__call__", 17: "__init__", 71: "close", 74: "count", 82: "difference"}
 _NAMES |= {86: "get", 125: "read", 128: "remove", 129: "replace", 138: "send", 149: "step"}
 _NAMES |= {159: "update"}
-
-
-class Function(NamedTuple):
-    """A function, or the body of a class or of the module."""
-
-    name: str  # with the names of those around it
-    words: int  # of its frame
-    is_generator: bool
-
-    @property
-    def on_heap(self) -> bool:
-        """True if a call asks the heap for its frame; a generator always does."""
-        return self.is_generator or self.words > STACK_WORDS
 
 
 class _Reader:
@@ -60,8 +46,8 @@ class _Reader:
         return self._at == len(self._data)
 
 
-def functions(path: Path) -> list[Function]:
-    """Everything in a .mpy file that runs in a frame of its own."""
+def on_heap(path: Path) -> set[str]:
+    """The names of those in a .mpy file, each with the names of what it is in."""
     file = _Reader(path.read_bytes())
     assert file.take(2) == b"M\x06", f"{path} is not a .mpy file of version 6"
     file.take(2)
@@ -70,7 +56,7 @@ def functions(path: Path) -> list[Function]:
     table = [_name(file) for _ in range(names)]
     for _ in range(constants):
         _pass_constant(file)
-    found = list(_code(file, table, ""))
+    found = set(_code(file, table, ""))
     assert file.at_end, f"{path} goes on after its code"
     return found
 
@@ -94,18 +80,20 @@ def _pass_constant(file: _Reader) -> None:
         file.take(n + 1 if kind in _TEXTS else n)
 
 
-def _code(file: _Reader, table: list[str], outer: str) -> Iterator[Function]:
+def _code(file: _Reader, table: list[str], outer: str) -> Iterator[str]:
     head = file.number()
     assert head & 3 == 0, "not bytecode"
-    function = _function(_Reader(file.take(head >> 3)), table, outer)
-    yield function
+    name, asks = _function(_Reader(file.take(head >> 3)), table, outer)
+    if asks:
+        yield name
     if head & 4:
-        inside = "" if function.name == "<module>" else function.name + "."
+        inside = "" if name == "<module>" else name + "."
         for _ in range(file.number()):
             yield from _code(file, table, inside)
 
 
-def _function(code: _Reader, table: list[str], outer: str) -> Function:
+def _function(code: _Reader, table: list[str], outer: str) -> tuple[str, bool]:
+    """Return its name, and whether a call asks the heap for a frame: a generator always does."""
     c = code.byte()
     state = c >> 3 & 15
     tries = c >> 2 & 1
@@ -119,4 +107,4 @@ def _function(code: _Reader, table: list[str], outer: str) -> Function:
     while code.byte() & 128:  # how long the rest of the prelude is
         pass
     words = state + 1 + _TRY_WORDS * tries
-    return Function(outer + table[code.number()], words, bool(flags & 1))
+    return outer + table[code.number()], bool(flags & 1) or words > STACK_WORDS

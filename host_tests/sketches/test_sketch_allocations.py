@@ -21,39 +21,29 @@ OPERATIONS = HERE / "operations" / "station_loop.py"
 HEAP = "160k"
 # What runs when a sketch starts, connects, or is given a command.
 MAY_BE_ON_HEAP = {
-    "attached": {"attached"},
-    "bme280": {"BME280.__init__", "probe"},
-    "boot_id": {"next_boot"},
-    "chip_rp2": {"Chip.recall"},
-    "clock": {"Clock._look"},  # until the clock is set
-    "crashes_part": {"crashes.kept"},  # once
-    "ds18b20": {"DS18B20.__init__", "DS18B20.__init__.<genexpr>", "probe"},
-    "ha_part": {
-        "HomeAssistant._show_updates",
-        "HomeAssistant.__init__",
-        "HomeAssistant.__init__.<genexpr>",
-        "HomeAssistant._add",
-        "HomeAssistant._add.<genexpr>",
-        "Record.__init__",
-        "Record.__init__.<genexpr>",
-        "Record.pieces",
-        "_shown",
-        "_shown.<genexpr>",
-    },
-    "kept": {"Kept.__init__", "Kept.keep", "Kept._store", "_connect"},
-    "parts": {"Parts.__init__", "_made", "named"},
+    "attached": "attached",
+    "bme280": "BME280.__init__ probe",
+    "boot_id": "next_boot",
+    "chip_rp2": "Chip.recall",
+    "clock": "Clock._look",  # until the clock is set
+    "crashes_part": "crashes.kept",  # once
+    "ds18b20": "DS18B20.__init__ DS18B20.__init__.<genexpr> probe",
+    "ha_part": (
+        "HomeAssistant._show_updates HomeAssistant.__init__ HomeAssistant.__init__.<genexpr> "
+        "HomeAssistant._add HomeAssistant._add.<genexpr> Record.__init__ "
+        "Record.__init__.<genexpr> Record.pieces _shown _shown.<genexpr>"
+    ),
+    "kept": "Kept.__init__ Kept.keep Kept._store _connect",
+    "parts": "Parts.__init__ _made named",
     # Once for each connection, and the key of the password.
-    "scram": {"Scram.__call__", "Scram._prove", "Scram._verify", "pbkdf2"},
-    "settings": {"_table", "_check", "_read"},
+    "scram": "Scram.__call__ Scram._prove Scram._verify pbkdf2",
+    "settings": "_table _check _read",
     # When the board starts.
-    "slots_esp32": {"check"},  # before the program starts
-    "slots": {
-        *("Archive.__init__", "Archive.stat", "_crashed", "boot", "given_up", "load", "run"),
-        *("keep", "store"),
-    },
-    "station": {"Station.__init__", "Station._greet.<listcomp>"},
-    "updates_part": {"said", "updates"},
-    "wifi": {"Wifi._step"},  # with each try to connect
+    "slots_esp32": "check",  # before the program starts
+    "slots": "Archive.__init__ Archive.stat _crashed boot given_up load run keep store",
+    "station": "Station.__init__ Station._greet.<listcomp>",
+    "updates_part": "said updates",
+    "wifi": "Wifi._step",  # with each try to connect
 }
 
 
@@ -92,5 +82,5 @@ def test_a_sensor_that_always_raises_is_reported_for_hours(sketch: Path) -> None
 
 @pytest.mark.parametrize("module", sorted(path.stem for path in SHARED.glob("*.py")))
 def test_frames_of(module: str, sketch: Path) -> None:
-    found = frames.functions(sketch / f"{module}.mpy")
-    assert {f.name for f in found if f.on_heap} == MAY_BE_ON_HEAP.get(module, set())
+    found = frames.on_heap(sketch / f"{module}.mpy")
+    assert found == set(MAY_BE_ON_HEAP.get(module, "").split())
