@@ -73,9 +73,11 @@ class Stand:
         return f"{name}-{next(_count)}"
 
     def board(
-        self, name: str, device: str, port: int = 0, serial: bool = False, **of_device: Any
-    ) -> Board:
+        self, name: str, port: int = 0, serial: bool = False, device: str | None = None,
+        **of_device: Any,
+    ) -> Board:  # fmt: skip
         """A board that is not switched on."""
+        device = self.device(name) if device is None else device
         port = port or self.port
         given = settings(device, self.host, port, **of_device)
         board = Board(name, self._folder / (device or name), given, port, serial)
@@ -87,13 +89,16 @@ class Stand:
         self._watchers.append(watcher)
         return watcher
 
+    def watched(self, name: str, port: int = 0, **more: Any) -> tuple[Board, Watcher]:
+        """A board that is not switched on, and who watches it."""
+        device = self.device(name)
+        return self.board(name, port, device=device, **more), self.watcher(device)
+
     def started(
-        self, name: str, setup: str = "", port: int = 0, **of_device: Any
+        self, name: str, setup: str = "", port: int = 0, **more: Any
     ) -> tuple[Board, Watcher]:
         """A board that runs, and who watches it."""
-        device = self.device(name)
-        watcher = self.watcher(device)
-        board = self.board(name, device, port, **of_device)
+        board, watcher = self.watched(name, port, **more)
         board.boot(setup)
         return board, watcher
 
@@ -210,14 +215,12 @@ def test_an_interval_that_comes_again_delays_no_reading(stand: Stand) -> None:
 
 
 def test_a_retained_command_is_obeyed_where_that_is_wanted(stand: Stand) -> None:
-    device = stand.device("pico_w")
-    watcher = stand.watcher(device)
+    board, watcher = stand.watched("pico_w")
     for command, payload in (("interval", b"77"), ("sleep", b"10"), ("identify", b"5")):
         watcher.order(command, payload, retain=True)
     others = [f"other{i}" for i in range(14)]  # more answers than there is room for at a time
     for command in others:
         watcher.order(command, retain=True, payload=b"x")
-    board = stand.board("pico_w", device)
     board.boot()
     answers = {watcher.next("answer") for _ in range(3 + len(others))}
     assert {a for a in answers if not a.startswith(b"other")} == {
@@ -266,9 +269,7 @@ def test_wifi_lost_and_regained(name: str, stand: Stand) -> None:
 @on_boards("pico_w", "esp32")
 def test_why_there_is_no_wifi_is_printed_once(name: str, stand: Stand) -> None:
     quick = "import wifi as w; w.GRACE_MS = w.TRY_MS = 100; w.FIRST_MS = w.LAST_MS = 50"
-    device = stand.device(name)
-    watcher = stand.watcher(device)
-    board = stand.board(name, device)
+    board, watcher = stand.watched(name)
     board.boot(f"{quick};password = 'another';broken['wifi'] = RuntimeError(257)")
     board.until("wifi.count('off') >= 2")
     board.do("broken.clear()")
@@ -294,9 +295,7 @@ def test_a_wifi_that_is_connected_and_carries_nothing_is_restarted(
 ) -> None:
     with Proxy(stand.host, stand.port) as proxy:
         proxy.refuse()
-        device = stand.device(sketch)
-        watcher = stand.watcher(device)
-        board = stand.board("pico_w", device, port=proxy.port)
+        board, watcher = stand.watched("pico_w", port=proxy.port)
         (board.folder / "main.py").write_text((BOARDS / sketch / "main.py").read_text())
         board.boot("import wifi as w; w.STUCK_MS = 300; w.GRACE_MS = w.FIRST_MS = 50")
         board.until("wifi.count('off') >= 2 and wifi[-1] == 'connect'")
@@ -364,7 +363,7 @@ def test_whoever_interrupts_the_sketch_is_not_reset(name: str, wanted: str, stan
 )
 def test_a_board_without_a_name_has_one(name: str, own: str, stand: Stand) -> None:
     watcher = stand.watcher(own)
-    board = stand.board(name, "")
+    board = stand.board(name, device="")
     board.boot()
     assert resolved(watcher.next("telemetry"))["seq"] == (1, None)
 
@@ -430,9 +429,7 @@ def test_a_board_that_cannot_sleep_goes_on_reading(setup: str, stand: Stand) -> 
     """Without a broker it is awake, and what it reads is kept. A new version has its time."""
     with Proxy(stand.host, stand.port) as proxy:
         proxy.refuse()
-        device = stand.device("pico_w")
-        watcher = stand.watcher(device)
-        board = stand.board("pico_w", device, proxy.port, sleep=True, spool=True)
+        board, watcher = stand.watched("pico_w", proxy.port, sleep=True, spool=True)
         board.boot(setup)
         board.until("turns > 150")  # 20 ms each, and readings every second
         proxy.refuse(False)
@@ -451,9 +448,7 @@ def test_a_sleeping_board_spares_its_battery_while_there_is_no_broker(
     """
     with Proxy(stand.host, stand.port) as proxy:
         proxy.refuse()
-        device = stand.device(name)
-        watcher = stand.watcher(device)
-        board = stand.board(name, device, proxy.port, sleep=True, spool=True)
+        board, watcher = stand.watched(name, proxy.port, sleep=True, spool=True)
         for more in (";in_range = False", ""):
             board.boot(f"station.AWAKE_MS = 100{more}")
             assert f"on,{FRESH}" in board.await_("asked ").replace(",pm=16", "")
@@ -722,9 +717,7 @@ def test_a_sensor_that_is_not_there_is_no_failure(name: str, stand: Stand) -> No
 @on_boards("pico_w", "esp32_c3", "pico")
 def test_the_steps_from_reset_to_puback_are_printed(name: str, stand: Stand) -> None:
     """The rig puts itself before the board's sketch, and changes nothing else."""
-    device = stand.device(name)
-    watcher = stand.watcher(device)
-    board = stand.board(name, device, sleep=True)
+    board, watcher = stand.watched(name, sleep=True)
     steps.make(name, board.folder)
     board.boot()
     assert watcher.pack()["seq"][0] == 1
@@ -740,7 +733,7 @@ def test_the_steps_from_reset_to_puback_are_printed(name: str, stand: Stand) -> 
 
 
 def test_settings_that_are_missing_are_named(stand: Stand) -> None:
-    board = stand.board("pico_w", stand.device("pico_w"))
+    board = stand.board("pico_w")
     (board.folder / "settings.json").write_text('{"wifi": {"password": "s3cret"}}')
     with switched_on(board):
         assert board.next() is None
@@ -753,9 +746,7 @@ def test_over_the_serial_line_and_the_bridge(
     name: str, shared_brokers: SharedBrokers, stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link that main.py names, at a terminal; what the sketch prints goes between frames."""
-    device = stand.device(name)
-    watcher = stand.watcher(device)
-    board = stand.board(name, device, serial=True)
+    board, watcher = stand.watched(name, serial=True)
     (board.folder / "setup").write_text(SETUP)
     monkeypatch.setattr(ptys, "HEAP", HEAP)
     with ptys.bench(
@@ -814,9 +805,7 @@ def test_a_reset_by_the_watchdog_is_published_once(name: str, stand: Stand) -> N
 
 
 def test_the_version_is_that_of_the_slot_that_runs(stand: Stand) -> None:
-    device = stand.device("esp32")
-    watcher = stand.watcher(device)
-    board = stand.board("esp32", device, parts="crashes")
+    board, watcher = stand.watched("esp32", parts="crashes")
     (board.folder / "slot").write_text('{"version": "1.7"}')
     board.boot(f"{BY_WATCHDOG};import slots")
     assert json.loads(watcher.next("crash"))["version"] == "1.7"
@@ -851,7 +840,7 @@ def test_what_is_printed_is_shown_over_the_broker(name: str, stand: Stand) -> No
 
 
 def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> None:
-    board = stand.board("pico", stand.device("pico"), serial=True, parts="logs")
+    board = stand.board("pico", serial=True, parts="logs")
     with switched_on(board):
         assert board.next() is None
     assert "link must not be the terminal" in board.output[-1]
@@ -870,7 +859,7 @@ def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
 
 
 def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
-    board = stand.board("pico_w", stand.device("pico_w"), parts="crashs")
+    board = stand.board("pico_w", parts="crashs")
     with switched_on(board):
         assert board.next() is None
     assert board.output[-1].startswith("ValueError: device.parts: crashs is not one of")
@@ -880,9 +869,7 @@ def test_a_part_that_is_unknown_is_named(stand: Stand) -> None:
 def test_a_part_that_cannot_be_loaded_does_not_stop_the_rest(
     record: str | None, stand: Stand
 ) -> None:
-    device = stand.device("pico_w")
-    watcher = stand.watcher(device)
-    board = stand.board("pico_w", device, parts="logs,updates,prompt,time")
+    board, watcher = stand.watched("pico_w", parts="logs,updates,prompt,time")
     (board.folder / "lib" / "flatmq" / "log.mpy").unlink()
     if record:
         (board.folder / "ota.json").write_text(record)
@@ -895,7 +882,7 @@ def test_a_part_that_cannot_be_loaded_does_not_stop_the_rest(
 
 
 def test_a_new_version_whose_part_cannot_be_loaded_makes_way(stand: Stand) -> None:
-    board = stand.board("pico_w", stand.device("pico_w"), parts="updates")
+    board = stand.board("pico_w", parts="updates")
     (board.folder / "slot").write_text('{"state": "new"}')
     with switched_on(board, "import slots"):
         assert board.next() is None
