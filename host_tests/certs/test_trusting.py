@@ -87,7 +87,7 @@ def plays_a_fleet(address: str, options: list[str], folder: Path) -> None:
 
 def bridges(address: str, options: list[str], folder: Path) -> None:
     with terminal() as (board, line):
-        process = run(line, address, *options)
+        process = run("bridge", line, address, *options)
         board.hear(BEGIN)
         board.send(frame(OPEN, 7, HELLO))
         board.hear(OPEN)
@@ -180,7 +180,7 @@ def connect(command: str, address: str, options: list[str], folder: Path) -> str
     """Have a command connect and fail; returns what it says."""
     if command == "bridge":
         with terminal() as (board, line):
-            process = run(line, address, *options)
+            process = run("bridge", line, address, *options)
             board.hear(BEGIN)
             board.send(frame(OPEN, 7, HELLO))
             board.hear(CLOSE)
@@ -248,7 +248,7 @@ def test_a_bridge_that_runs_shows_its_renewed_certificate(
     options = ["--ca", secure.path("ca.pem"), "--cert", f"{tmp_path}/client.pem"]
     options += ["--key", f"{tmp_path}/client.key.pem"]
     with terminal() as (board, line):
-        process = run(line, f"127.0.0.1:{secure.ports['older']}", *options)
+        process = run("bridge", line, f"127.0.0.1:{secure.ports['older']}", *options)
         try:
             board.hear(BEGIN)
             renewed(secure, tmp_path, "old")

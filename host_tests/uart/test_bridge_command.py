@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from subprocess import PIPE, STDOUT
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -68,13 +70,18 @@ class Board:
             self._frames += decoded(data, self._decoder)
 
 
-def run(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "flatmq_tools.cli", "bridge", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def run(*words: str, **more: Any) -> subprocess.Popen[Any]:
+    """Start a command; what it prints is text in a pipe unless `more` says otherwise."""
+    more = {"stdout": PIPE, "stderr": STDOUT, "text": True, **more}
+    return subprocess.Popen([sys.executable, "-m", "flatmq_tools.cli", *words], **more)
+
+
+def output(process: subprocess.Popen[Any]) -> str:
+    """Return what a command has printed, once it has ended."""
+    try:
+        return str(process.communicate(timeout=SECONDS)[0])
+    finally:
+        process.kill()
 
 
 @contextmanager
@@ -89,7 +96,7 @@ def test_it_bridges_shows_what_is_printed_and_ends(
 ) -> None:
     broker = shared_brokers.get("mosquitto", "shared")
     with terminal() as (board, port):
-        process = run(port, broker.address)
+        process = run("bridge", port, broker.address)
         board.hear(BEGIN)
         board.send(b"booting \x1b[31m\r\n" + frame(OPEN, 7, HELLO))
         board.hear(OPEN)
@@ -98,7 +105,7 @@ def test_it_bridges_shows_what_is_printed_and_ends(
         assert board.hear(DATA)[:1] == b"\x20"
         process.send_signal(how)
         board.hear(CLOSE)
-        told, _ = process.communicate(timeout=SECONDS)
+        told = output(process)
     assert process.returncode == 0, told
     assert "board | booting \ufffd[31m\n" in told
     assert f"connected to {broker.address}" in told
@@ -110,13 +117,9 @@ def test_a_terminal_shows_the_state(shared_brokers: SharedBrokers) -> None:
     broker = shared_brokers.get("mosquitto", "shared")
     with terminal() as (board, port), terminal() as (screen, name):
         with open(name, "r+b", buffering=0) as console:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "flatmq_tools.cli", "bridge", port, broker.address],
-                stdin=console,
-                stdout=console,
-                stderr=console,
-                env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-            )
+            more = {"stdin": console, "stdout": console, "stderr": console}
+            wide = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+            process = run("bridge", port, broker.address, env=wide, **more)
         board.hear(BEGIN)
         board.send(frame(OPEN, 7, HELLO))
         shown = b""
@@ -138,11 +141,8 @@ def test_a_broker_has_to_be_named(wrong: str) -> None:
 
 
 def test_a_port_that_is_not_there_ends_it() -> None:
-    process = run("/dev/absent", "127.0.0.1")
-    try:
-        said, _ = process.communicate(timeout=SECONDS)
-    finally:
-        process.kill()
+    process = run("bridge", "/dev/absent", "127.0.0.1")
+    said = output(process)
     assert process.returncode == 1
     assert said.startswith("Error: could not open port /dev/absent: ")
     assert said.count("\n") == 1
@@ -152,11 +152,7 @@ def test_a_port_that_is_not_there_ends_it() -> None:
 def test_a_reader_that_has_gone_ends_it(command: str) -> None:
     with terminal() as (board, port):
         words = ["logs", "--port", port] if command == "logs" else ["bridge", port, "127.0.0.1"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "flatmq_tools.cli", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        process = run(*words, stderr=subprocess.DEVNULL)
         assert process.stdout
         try:
             while not select.select([process.stdout], [], [], 0.1)[0]:
@@ -173,11 +169,7 @@ def test_a_reader_that_has_gone_ends_it(command: str) -> None:
 def test_a_full_disk_that_its_output_goes_to_stops_no_bytes(shared_brokers: SharedBrokers) -> None:
     broker = shared_brokers.get("mosquitto", "shared")
     with terminal() as (board, port), open("/dev/full", "wb") as full:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "flatmq_tools.cli", "bridge", port, broker.address],
-            stdout=full,
-            stderr=full,
-        )
+        process = run("bridge", port, broker.address, stdout=full, stderr=full)
         try:
             for sent, kind in (
                 (b"", BEGIN),
