@@ -7,6 +7,7 @@ from typing import Any
 
 from flatmq import Client
 from ha_part import HomeAssistant
+from ota import fakes
 
 
 class Chip:
@@ -27,29 +28,16 @@ def _station() -> Any:
     )  # fmt: skip
 
 
-class Broker:
-    """A client that notes what it is to publish."""
-
-    connected = True
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[bytes, Any]] = []
-
-    def publish(self, topic: bytes, payload: Any, qos: int, retain: bool) -> int:
-        self.sent.append((topic, payload))
-        return 1
-
-
 def test_a_version_waits_until_it_is_installed() -> None:
-    station, broker = _station(), Broker()
+    station, broker = _station(), fakes.Client()
     part, updates = HomeAssistant(station), station.updates
     part._offer(updates, broker)
     shown = part._update
     assert shown.value == b"1"
-    assert broker.sent == [(b"dev/pico-1/ota/latest", "1")]
+    assert broker.sent == [(b"dev/pico-1/ota/latest", b"1")]
     updates.to, updates.state = "2", "waiting"
     part._offer(updates, broker)
-    assert broker.sent[1:] == [(b"dev/pico-1/ota/latest", "2")]
+    assert broker.sent[1:] == [(b"dev/pico-1/ota/latest", b"2")]
     assert updates.ready() == "until it is installed in Home Assistant"
     shown.on_command()
     part._offer(updates, broker)
@@ -57,7 +45,7 @@ def test_a_version_waits_until_it_is_installed() -> None:
     # One that is refused is not offered, and the next one waits again.
     updates.state = "refused"
     part._offer(updates, broker)
-    assert broker.sent[2:] == [(b"dev/pico-1/ota/latest", "1")]
+    assert broker.sent[2:] == [(b"dev/pico-1/ota/latest", b"1")]
     updates.to, updates.state = "3", "waiting"
     part._offer(updates, broker)
     assert updates.ready() != ""

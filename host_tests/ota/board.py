@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from flatmq.ota import Updates
-from flatmq_tools.ota import package
+from flatmq_tools.ota import package, push
 from ota.fakes import Client, Message
 
+OWN, GROUP = b"dev/b/ota/manifest", b"group/attic/ota/manifest"
 ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
 MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
 
@@ -19,27 +21,41 @@ MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
 class Board:
     """A board of the kind toy with version 1, whose counter is 10."""
 
+    made = MADE
     part = 0  # bytes of a message that come at a time; 0: all of it
 
     def __init__(self, folder: Path, key: RSAPrivateKey) -> None:
         self.folder = folder
+        self.key = key
         (folder / "a").write_bytes(package.archive({"main.mpy": b"old"}))
         (folder / "slot").write_text(json.dumps({"version": "1", "counter": 10}))
         self.said: dict[str, Any] = {}
-        self.restart(key)
+        self.restart()
 
-    def restart(self, key: RSAPrivateKey) -> None:
-        """Start, with what is on the flash."""
+    def restart(self, **changed: Any) -> None:
+        """Start, with what is on the flash and these fields in its record."""
+        if changed:
+            slot = self.folder / "slot"
+            slot.write_text(json.dumps({**json.loads(slot.read_text()), **changed}))
         self.client = Client()
         self.resets = 0
         self.updates = Updates(
             self.client,  # type: ignore[arg-type]
-            b"dev/b/", "toy", key.public_key().public_numbers().n, groups=(b"attic",),
+            b"dev/b/", "toy", self.key.public_key().public_numbers().n, groups=(b"attic",),
             reset=self._reset, folder=str(self.folder),
         )  # fmt: skip
 
     def _reset(self) -> None:
         self.resets += 1
+
+    def manifest(self, topic: bytes = OWN, **changed: Any) -> bytes:
+        """Return what offers it, or its group, `made` with these fields changed."""
+        to = topic.removesuffix(b"/ota/manifest").decode()
+        return push.manifest(dataclasses.replace(self.made, **changed), to, self.key)
+
+    def offered(self, topic: bytes = OWN, **changed: Any) -> None:
+        """Have that come."""
+        self.hears(topic, self.manifest(topic, **changed))
 
     def hears(self, topic: bytes, payload: bytes) -> None:
         whole = max(1, len(payload))

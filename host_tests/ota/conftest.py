@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from flatmq_tools.ota import keys
+from ota.board import Board
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +30,8 @@ def other_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def key(key_file: Path) -> RSAPrivateKey:
     return keys.private(key_file)
+
+
+@pytest.fixture
+def board(tmp_path: Path, key: RSAPrivateKey) -> Board:
+    return Board(tmp_path, key)

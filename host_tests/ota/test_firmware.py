@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from ota.fake_esp32 import Flash
 
 HERE = Path(__file__).parent
 OLD, NEW = b"old" * 1000, b"new!" * 20_000 + b"end"
-MADE = package.Package("toy", "1.27", 20, "firmware", NEW)
 ROOM = 1 << 17
 _TURNS = 200
 
@@ -35,8 +33,9 @@ class Reset(BaseException):
 class Esp32(Board):
     """A board of the kind toy with the program 1, on the firmware `OLD`."""
 
+    made = package.Package("toy", "1.27", 20, "firmware", NEW)
+
     def __init__(self, folder: Path, key: RSAPrivateKey, **given: Any) -> None:
-        self.key = key
         self.flash = Flash(OLD, (OLD, NEW), ROOM, **given)
         self.healthy = True
         self.starts = True  # the new firmware
@@ -45,9 +44,7 @@ class Esp32(Board):
         self.boots: list[bytes | None] = []
         (folder / "b").write_bytes(b"the program before")
         super().__init__(folder, key)
-        old = {"run": "b", "version": "0", "counter": 5}
-        text = json.dumps({"version": "1", "counter": 10, "old": old})
-        (folder / "slot").write_text(text)
+        self.restart(old={"run": "b", "version": "0", "counter": 5})
         self.power_on()
 
     def power_on(self) -> None:
@@ -75,7 +72,7 @@ class Esp32(Board):
             except Reset:
                 continue
             break
-        self.restart(self.key)
+        self.restart()
         self.updates._healthy = lambda: self.healthy or self.flash.running == "ota_0"
 
     def _again(self) -> None:
@@ -83,19 +80,18 @@ class Esp32(Board):
 
     def offer(self, **changes: Any) -> dict[str, Any]:
         """Offer a firmware; return the record at the end."""
-        made = dataclasses.replace(MADE, **changes)
-        text = push.manifest(made, "dev/b", self.key)
+        archive = changes.get("archive", NEW)
 
         def answer(head: bytes) -> list[bytes]:
             at = int.from_bytes(head[8:12], "big")
-            return [head[:12] + made.archive[at : at + package.PIECE]]
+            return [head[:12] + archive[at : at + package.PIECE]]
 
-        self.hears(b"dev/b/ota/manifest", text)
+        self.offered(**changes)
         for _ in range(_TURNS):
             self.turn(answer)
             if self.resets:
                 self.power_on()
-                self.hears(b"dev/b/ota/manifest", text)
+                self.offered(**changes)
         return self.record()
 
     def record(self) -> dict[str, Any]:
@@ -201,8 +197,7 @@ def test_firmware_whose_tries_cannot_be_counted(
 
 def test_it_goes_on_after_a_reset(tmp_path: Path, key: RSAPrivateKey) -> None:
     board = Esp32(tmp_path, key)
-    text = push.manifest(MADE, "dev/b", key)
-    board.hears(b"dev/b/ota/manifest", text)
+    board.offered()
     asked: list[int] = []
 
     def answer(head: bytes) -> list[bytes]:
@@ -213,7 +208,7 @@ def test_it_goes_on_after_a_reset(tmp_path: Path, key: RSAPrivateKey) -> None:
     assert asked[-1] == 0x12000
     board.power_on()
     asked.clear()
-    board.hears(b"dev/b/ota/manifest", text)
+    board.offered()
     board.turns(answer)
     assert asked[0] == 0x10000
     board.power_on()

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import binascii
-import dataclasses
 import json
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import slots
 from flatmq import port
 from flatmq.ota import fetch
-from flatmq_tools.ota import push
-from ota.board import ARCHIVE, MADE, Board
-from ota.test_manifest import board
+from ota.board import ARCHIVE, OWN, Board
 from unit.short import Short
-
-__all__ = ["board"]
-OWN = b"dev/b/ota/manifest"
 
 
 class Clock:
@@ -53,24 +46,22 @@ def _ten_minutes(board: Board) -> None:
 
 @pytest.mark.parametrize("what", ["load", "wanted"])
 def test_a_manifest_is_looked_at_again(
-    what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    what: str, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody publishes it again, and the connection stays."""
     import flatmq.ota
 
     Short(monkeypatch, flatmq.ota if what == "load" else fetch, what)
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     assert _turns(board) == 0
     assert board.resets
     assert (board.folder / "b").read_bytes() == ARCHIVE
 
 
 @pytest.mark.parametrize("what", ["wanted", "_make_room"])
-def test_ctrl_c_ends_no_update(
-    what: str, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_no_update(what: str, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the program goes on, so does the update."""
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     with monkeypatch.context() as patch:
         Short(patch, fetch, what, error=KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
@@ -80,16 +71,16 @@ def test_ctrl_c_ends_no_update(
 
 
 def test_a_flash_that_removes_nothing_does_not_keep_an_update(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     board.turns()
     with monkeypatch.context() as patch:
         Short(patch, fetch.os, "remove", error=OSError(30))
         board.hears(OWN, b"")
         _turns(board)
         assert board.said["state"] == "cancelled"
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     _turns(board)
     assert board.resets
 
@@ -102,9 +93,7 @@ def test_manifests_that_come_faster_than_they_are_read_take_no_more_memory(board
     assert board.updates.about == binascii.crc32(b"99" * 500)
 
 
-def test_a_status_is_published_later(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_status_is_published_later(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     board.turns()
     Short(monkeypatch, json, "dumps")
     board.hears(OWN, b"no manifest")
@@ -113,12 +102,10 @@ def test_a_status_is_published_later(
 
 
 def test_a_version_that_has_proved_itself_is_good_on_the_flash(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the next resets would bring the one before back."""
-    said = {"version": "1", "counter": 10, "state": "new", "tries": 1}
-    (board.folder / "slot").write_text(json.dumps(said))
-    board.restart(key)
+    board.restart(state="new", tries=1)
     Short(monkeypatch, slots, "store")
     assert _turns(board) == 0
     assert json.loads((board.folder / "slot").read_text())["state"] == "good"
@@ -126,12 +113,12 @@ def test_a_version_that_has_proved_itself_is_good_on_the_flash(
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "full")])
 def test_what_fails_is_tried_again_after_a_pause(
-    error: Exception, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    error: Exception, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check of a signature blocks, and the program has other things to do."""
     with monkeypatch.context() as patch:
         short = Short(patch, fetch, "wanted", error=error)
-        board.hears(OWN, push.manifest(MADE, "dev/b", key))
+        board.offered()
         assert _turns(board) == 0
         assert 4 <= short.calls <= 5
     _turns(board)
@@ -140,12 +127,10 @@ def test_what_fails_is_tried_again_after_a_pause(
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "full")])
 def test_a_version_that_proves_nothing_makes_way_without_a_reason(
-    error: Exception, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    error: Exception, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even one that has used up all memory, or the flash."""
-    said = {"version": "1", "counter": 10, "state": "new", "tries": 1}
-    (board.folder / "slot").write_text(json.dumps(said))
-    board.restart(key)
+    board.restart(state="new", tries=1)
     board.updates._healthy = lambda: False
     Short(monkeypatch, slots, "store", error=error)
     for _ in range(14):  # 280 seconds
@@ -156,18 +141,16 @@ def test_a_version_that_proves_nothing_makes_way_without_a_reason(
     assert board.resets
 
 
-def test_the_record_is_what_the_flash_has(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_record_is_what_the_flash_has(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update that could not be noted is fetched again with the next connection."""
     short = Short(monkeypatch, slots, "store")
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     _turns(board)
     assert short.calls == 1
     assert board.said["why"] == "MemoryError()"
     assert board.updates.record == slots.load(str(board.folder))
     assert not board.resets
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     _turns(board)
     assert board.resets
 
@@ -181,13 +164,13 @@ def test_the_record_is_what_the_flash_has(
     ],
 )
 def test_an_update_that_has_failed_is_tried_again_without_another_manifest(
-    of: Any, name: str, error: Exception, board: Board, key: RSAPrivateKey,
+    of: Any, name: str, error: Exception, board: Board,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The connection stays, or the broker keeps the session, and sends nothing retained."""
     with monkeypatch.context() as patch:
         short = Short(patch, of, name, error=error)
-        board.hears(OWN, push.manifest(MADE, "dev/b", key))
+        board.offered()
         assert _turns(board) == 0
         assert (board.said["state"], short.calls) == ("failed", 1)
     _ten_minutes(board)
@@ -196,25 +179,25 @@ def test_an_update_that_has_failed_is_tried_again_without_another_manifest(
 
 
 def test_an_update_that_has_failed_makes_way_for_another(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a manifest that is refused meanwhile is reported."""
     Short(monkeypatch, fetch, "_make_room")
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     _turns(board)
     board.hears(b"group/attic/ota/manifest", b"no manifest")
     _turns(board)
     assert board.said["state"] == "refused"
-    board.hears(OWN, push.manifest(dataclasses.replace(MADE, counter=30), "dev/b", key))
+    board.offered(counter=30)
     _turns(board)
     assert board.resets
     assert board.updates.record["counter"] == 30
 
 
 def test_a_failure_that_cannot_be_reported_yet(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     Short(monkeypatch, slots, "store")
     Short(monkeypatch, json, "dumps", 3)  # after the first status, and "fetching"
     _turns(board)
@@ -224,9 +207,7 @@ def test_a_failure_that_cannot_be_reported_yet(
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_what_is_noted_is_started(
-    n: int, board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_noted_is_started(n: int, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if there is no memory to say so: all later updates would wait for the reset."""
     right = slots.store
 
@@ -238,7 +219,7 @@ def test_what_is_noted_is_started(
             )
 
     monkeypatch.setattr(slots, "store", store)
-    board.hears(OWN, push.manifest(MADE, "dev/b", key))
+    board.offered()
     _turns(board)
     assert board.resets == 1
     assert json.loads((board.folder / "slot").read_text())["version"] == "2"

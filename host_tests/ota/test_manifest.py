@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -15,18 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from conftest import ROOT, library, printed
 from flatmq import port, signed
 from flatmq.ota import fetch
-from flatmq_tools.ota import keys, push
-from ota.board import ARCHIVE, MADE, Board
+from flatmq_tools.ota import keys
+from ota.board import ARCHIVE, GROUP, OWN, Board
 from unit.short import Short
 
 HERE = Path(__file__).parent
 OTHER = {"counter": 21, "version": "3", "kind": "firmware", "board": "pico", "to": "dev/c",
          "size": 1, "piece": 256, "sha256": "0" * 64}  # fmt: skip
-
-
-@pytest.fixture
-def board(tmp_path: Path, key: RSAPrivateKey) -> Board:
-    return Board(tmp_path, key)
 
 
 def _signed(said: dict[str, Any], key: RSAPrivateKey) -> bytes:
@@ -40,9 +34,9 @@ def _said(text: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 11, 13, 1000])
-def test_a_piece_comes_in_parts_of_any_size(size: int, board: Board, key: RSAPrivateKey) -> None:
+def test_a_piece_comes_in_parts_of_any_size(size: int, board: Board) -> None:
     """Its first bytes, which say what it is a piece of, may be cut as well; 0: it is whole."""
-    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+    board.offered()
     board.part = size
     board.turns(lambda right: [b"\0" + right[1:], right])
     assert board.resets
@@ -50,10 +44,10 @@ def test_a_piece_comes_in_parts_of_any_size(size: int, board: Board, key: RSAPri
 
 
 @pytest.mark.parametrize("name", sorted(OTHER))
-def test_a_field_that_was_changed(name: str, board: Board, key: RSAPrivateKey) -> None:
-    text, _, signature = push.manifest(MADE, "dev/b", key).partition(b"\n")
+def test_a_field_that_was_changed(name: str, board: Board) -> None:
+    text, _, signature = board.manifest().partition(b"\n")
     changed = json.dumps({**json.loads(text), name: OTHER[name]}).encode()
-    board.hears(b"dev/b/ota/manifest", changed + b"\n" + signature)
+    board.hears(OWN, changed + b"\n" + signature)
     board.turns(lambda right: [right])
     assert board.is_unchanged()
     assert board.said["why"].startswith("signature: ")
@@ -76,13 +70,13 @@ def test_a_field_that_was_changed(name: str, board: Board, key: RSAPrivateKey) -
     ],
 )
 def test_a_manifest_for_something_else(
-    changed: dict[str, Any], why: str, board: Board, key: RSAPrivateKey,
+    changed: dict[str, Any], why: str, board: Board,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It is signed, and not for this board, this flash or this version."""
     monkeypatch.setattr(fetch, "_free", lambda folder: 1_000_000)
-    said = {**_said(push.manifest(MADE, "dev/b", key)), **changed}
-    board.hears(b"dev/b/ota/manifest", _signed(said, key))
+    said = {**_said(board.manifest()), **changed}
+    board.hears(OWN, _signed(said, board.key))
     board.turns(lambda right: [right])
     assert board.is_unchanged()
     assert board.said["state"] == "refused"
@@ -93,7 +87,7 @@ def test_a_manifest_for_something_else(
     "text", [b"{}", b"\n", b"x\n\n", b"[]\nAAAA", b"\xff" * 600, b"x" * 5000, b"{}\n" + b"A" * 512]
 )
 def test_a_manifest_that_is_none(text: bytes, board: Board) -> None:
-    board.hears(b"dev/b/ota/manifest", text)
+    board.hears(OWN, text)
     board.turns()
     assert board.is_unchanged()
 
@@ -123,8 +117,8 @@ def _flipped(right: bytes) -> list[bytes]:
         lambda right: [right[:-1], right + b"x", right[:11], b""],
     ],
 )  # fmt: skip
-def test_a_piece_that_was_changed(answer: Any, board: Board, key: RSAPrivateKey) -> None:
-    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+def test_a_piece_that_was_changed(answer: Any, board: Board) -> None:
+    board.offered()
     board.turns(answer)
     assert board.is_unchanged()
     # The right ones are still taken, if the wrong ones came in between.
@@ -133,29 +127,25 @@ def test_a_piece_that_was_changed(answer: Any, board: Board, key: RSAPrivateKey)
         board.updates.sink.expect()
 
 
-def test_three_times_other_bytes_are_the_end_of_an_update(
-    board: Board, key: RSAPrivateKey
-) -> None:
+def test_three_times_other_bytes_are_the_end_of_an_update(board: Board) -> None:
     """Until there is a new one."""
-    text = push.manifest(MADE, "dev/b", key)
-    board.hears(b"dev/b/ota/manifest", text)
+    text = board.manifest()
+    board.hears(OWN, text)
     board.turns(_flipped)
     assert board.said["why"] == "sha256: what came is not what was signed, three times"
-    board.restart(key)
-    board.hears(b"dev/b/ota/manifest", text)
+    board.restart()
+    board.hears(OWN, text)
     board.turns(lambda right: [right])
     assert board.said["why"].startswith("it has failed here before: sha256: ")
     assert not [*board.folder.glob("ota-*")]
 
 
-def test_a_reason_not_to(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reason_not_to(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart(key)
+    board.restart()
     board.updates.ready = lambda: "on battery"
-    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+    board.offered()
     board.turns(lambda right: [right])
     assert (board.said["state"], board.said["why"]) == ("waiting", "on battery")
     board.updates.ready = lambda: ""
@@ -166,14 +156,10 @@ def test_a_reason_not_to(
     assert board.resets
 
 
-def test_a_new_version_has_five_minutes(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_version_has_five_minutes(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    slot = board.folder / "slot"
-    slot.write_text(json.dumps({**json.loads(slot.read_text()), "state": "new"}))
-    board.restart(key)
+    board.restart(state="new")
     board.client.connected = False
     now[0] = 5 * 60_000 - 1
     board.turn()
@@ -181,37 +167,27 @@ def test_a_new_version_has_five_minutes(
     now[0] += 1
     board.turn()
     assert board.resets == 1
-    assert json.loads(slot.read_text())["why"] == "no connection"
+    assert json.loads((board.folder / "slot").read_text())["why"] == "no connection"
 
 
-def test_an_update_that_is_cancelled(board: Board, key: RSAPrivateKey) -> None:
-    board.hears(b"dev/b/ota/manifest", push.manifest(MADE, "dev/b", key))
+def test_an_update_that_is_cancelled(board: Board) -> None:
+    board.offered()
     board.turns()
     assert [*board.folder.glob("ota-*")]
-    board.hears(b"dev/b/ota/manifest", b"")
+    board.hears(OWN, b"")
     board.turns()
     assert board.said["state"] == "cancelled"
     assert not [*board.folder.glob("ota-*")]
     assert board.is_unchanged()
 
 
-OWN, GROUP = b"dev/b/ota/manifest", b"group/attic/ota/manifest"
-
-
-def _manifest(topic: bytes, counter: int, key: RSAPrivateKey) -> tuple[bytes, bytes]:
-    to = topic.removesuffix(b"/ota/manifest").decode()
-    return topic, push.manifest(dataclasses.replace(MADE, counter=counter), to, key)
-
-
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("older", [5, 15])
-def test_the_newer_of_two_manifests_is_taken(
-    older: int, order: int, board: Board, key: RSAPrivateKey
-) -> None:
+def test_the_newer_of_two_manifests_is_taken(older: int, order: int, board: Board) -> None:
     """Of the board and of its group, which come together with each connection."""
-    both = [_manifest(OWN, 20, key), _manifest(GROUP, older, key)]
-    for topic, text in both[::order]:
-        board.hears(topic, text)
+    both = [(OWN, 20), (GROUP, older)]
+    for topic, counter in both[::order]:
+        board.offered(topic, counter=counter)
     board.turns(lambda right: [right])
     assert board.resets
     record = json.loads((board.folder / "slot").read_text())
@@ -219,31 +195,27 @@ def test_the_newer_of_two_manifests_is_taken(
 
 
 def test_the_end_of_another_update_ends_nothing(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart(key)
-    board.hears(*_manifest(GROUP, 15, key))
-    board.hears(*_manifest(OWN, 20, key))
+    board.restart()
+    board.offered(GROUP, counter=15)
+    board.offered()
     board.turns()
     board.hears(GROUP, b"")
-    board.hears(b"dev/b/ota/manifest", b"no manifest")
+    board.hears(OWN, b"no manifest")
     now[0] = 30_000  # the first request was not answered
     board.turns(lambda right: [right])
     assert board.resets
 
 
-def test_a_version_that_is_not_proved_is_not_replaced(board: Board, key: RSAPrivateKey) -> None:
+def test_a_version_that_is_not_proved_is_not_replaced(board: Board) -> None:
     """It may need the one before it, whose place the next one takes."""
-    old = {"run": "b", "version": "0", "counter": 5}
     (board.folder / "b").write_bytes(b"the old one")
-    (board.folder / "slot").write_text(
-        json.dumps({"version": "1", "counter": 10, "state": "new", "tries": 1, "old": old})
-    )
-    board.restart(key)
+    board.restart(state="new", tries=1, old={"run": "b", "version": "0", "counter": 5})
     board.updates._healthy = lambda: False
-    board.hears(*_manifest(OWN, 20, key))
+    board.offered()
     board.turns(lambda right: [right])
     assert (board.folder / "b").read_bytes() == b"the old one"
     board.updates._healthy = lambda: True
@@ -252,27 +224,23 @@ def test_a_version_that_is_not_proved_is_not_replaced(board: Board, key: RSAPriv
     assert (board.folder / "b").read_bytes() == ARCHIVE
 
 
-def test_exceptions_are_counted_until_it_works_again(board: Board, key: RSAPrivateKey) -> None:
-    (board.folder / "slot").write_text(
-        json.dumps({"version": "1", "counter": 10, "crashes": 9, "why": "OSError(5,)"})
-    )
-    board.restart(key)
+def test_exceptions_are_counted_until_it_works_again(board: Board) -> None:
+    board.restart(crashes=9, why="OSError(5,)")
     board.turns()
     record = json.loads((board.folder / "slot").read_text())
     assert (record["crashes"], record["state"]) == (0, "good")
 
 
 def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
-    board: Board, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+    board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is asked for it again: it may keep the session, or the connection stay."""
     now = [0]
     monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart(key)
+    board.restart()
     Short(monkeypatch, board.updates, "_collect")
-    retained = _manifest(OWN, 20, key)
-    monkeypatch.setattr(board.client, "subscribe", lambda *_: board.hears(*retained))
-    board.hears(*retained)
+    monkeypatch.setattr(board.client, "subscribe", lambda *_: board.offered())
+    board.offered()
     board.turns()
     assert not board.updates.work
     now[0] = 5000

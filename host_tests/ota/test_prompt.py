@@ -28,6 +28,7 @@ from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
 from flatmq_tools.ota import keys, package, prompt, push
 from observer import until
+from ota import fakes
 from ota.fakes import Message
 from unit.short import Short
 
@@ -357,29 +358,23 @@ def test_without_the_key(board: Board, running: broker.Broker, other_key_file: P
     assert board.names["led"] == [0]
 
 
-class Hand:
+class Hand(fakes.Client):
     """Lines that are signed by hand, for a prompt without a broker."""
 
-    connected = True
     five: Any = None
     offers: list[int]
 
     def __init__(self, key_file: Path) -> None:
         from flatmq.prompt import Prompt
 
+        super().__init__()
         self._key = keys.private(key_file)
         self.said: list[dict[str, Any]] = []
         self.names: dict[str, Any] = {"ran": []}
         modulus = keys.modulus(key_file.with_name("fleet.pub"))
         self.prompt = Prompt(self, b"dev/pico-1/", modulus, self.names)  # type: ignore[arg-type]
 
-    def subscribe(self, topics: list[bytes], handler: Any, qos: int, chunks: bool) -> None:
-        self._handler = handler
-
-    def no_room(self, n: int, qos: int) -> bool:
-        return False
-
-    def publish(self, topic: bytes, payload: str, qos: int) -> int:
+    def publish(self, topic: bytes, payload: str, qos: int, retain: bool = False) -> int:
         self.said.append(json.loads(payload))
         return 1
 
@@ -387,7 +382,7 @@ class Hand:
         self.said.clear()
         message = Message(topic, payload)
         message.retain = 0
-        self._handler(message)
+        self.handler(message)
         self.prompt.poll()
         return self.said
 
@@ -499,7 +494,7 @@ def test_a_large_line_behind_one_that_has_come(key_file: Path) -> None:
     hand = Hand(key_file)
     message = Message(b"dev/pico-1/prompt/in", hand.line(hand.asks(), 1))
     message.retain = 0
-    hand._handler(message)
+    hand.handler(message)
     assert not hand.runs(b"x" * 5000)
 
 
