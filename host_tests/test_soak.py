@@ -25,7 +25,7 @@ Run = Callable[..., Shown]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a soak; its exit status and what it prints."""
 
     def runs(messages: int, **options: Any) -> Shown:

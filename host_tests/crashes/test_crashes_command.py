@@ -130,13 +130,11 @@ def test_what_is_no_record_is_shown_as_that(running: broker.Broker, board: Clien
     assert printed.count("not a record of a crash") == len(odd) - 1
     for n in range(len(odd)):
         assert f"odd{n}" in printed
-        _publish(board, f"odd{n}", b"")
 
 
 def test_a_record_moves_no_cursor(running: broker.Broker, board: Client) -> None:
     _publish(board, "c", json.dumps({"trace": "x\x1b[2J\rValueError", "version": "\x07"}).encode())
     assert not re.search(r"[\x1b\r\x07]", _crashes(running, "c"))
-    _publish(board, "c", b"")
 
 
 def test_a_board_must_be_named_to_be_cleared(running: broker.Broker) -> None:

@@ -36,7 +36,7 @@ class FakeStream:
     """Gives the chunks of `incoming`, one for each read, and keeps what is written.
 
     `room` is the number of bytes that it still takes, None for any number; `ended` the peer's
-    end of file; `broken` has every call fail; `raises` is what a "read" or a "write" raises.
+    end of file; `raises` is what a "read" or a "write" raises.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,6 @@ class FakeStream:
         self.reads = 0
         self.room: int | None = None
         self.ended = False
-        self.broken = False
         self.raises: dict[str, BaseException] = {}  # by "read" and "write"
         self.attempts = 0  # to write
 
@@ -54,8 +53,6 @@ class FakeStream:
         self.reads += 1
         if "read" in self.raises:
             raise self.raises["read"]
-        if self.broken:
-            raise OSError(errno.ECONNRESET, "read")
         if not self.incoming:
             return 0 if self.ended else None
         chunk = self.incoming.popleft()
@@ -69,8 +66,6 @@ class FakeStream:
         self.attempts += 1
         if "write" in self.raises:
             raise self.raises["write"]
-        if self.broken:
-            raise OSError(errno.ECONNRESET, "write")
         assert n > 0, "an empty write"
         if self.room is not None:
             n = min(n, self.room)

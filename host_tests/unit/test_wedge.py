@@ -230,9 +230,6 @@ def test_a_refused_message_among_good_ones_costs_short_pauses(clock: Clock) -> N
     assert clock.now - start < 60_000
 
 
-# Messages in pieces
-
-
 # By hand
 
 
@@ -265,6 +262,3 @@ def test_drop_of_what_is_no_message_in_flight(broker: ScriptedBroker) -> None:
     broker.turns()
     assert subscription.granted == b"\1"
     nothing_dropped(broker)
-
-
-# While older ones are sent again
