@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from flatmq.ota import Updates
 from flatmq_tools.ota import package, push
 from ota.fakes import Client, Message
+from unit.fake_link import Clock
 
 OWN, GROUP = b"dev/b/ota/manifest", b"group/attic/ota/manifest"
 ARCHIVE = package.archive({"main.mpy": bytes(range(256)) * 40})
@@ -21,6 +22,7 @@ MADE = package.Package("toy", "2", 20, archive=ARCHIVE)
 class Board:
     """A board of the kind toy with version 1, whose counter is 10."""
 
+    clock: Clock
     made = MADE
     part = 0  # bytes of a message that come at a time; 0: all of it
 

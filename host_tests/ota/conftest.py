@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from flatmq_tools.ota import keys
 from ota.board import Board
+from unit.fake_link import Clock
 
 
 @pytest.fixture(scope="session")
@@ -33,5 +34,7 @@ def key(key_file: Path) -> RSAPrivateKey:
 
 
 @pytest.fixture
-def board(tmp_path: Path, key: RSAPrivateKey) -> Board:
-    return Board(tmp_path, key)
+def board(tmp_path: Path, key: RSAPrivateKey, clock: Clock) -> Board:
+    made = Board(tmp_path, key)
+    made.clock = clock
+    return made

@@ -9,28 +9,16 @@ from typing import Any
 import pytest
 
 import slots
-from flatmq import port
 from flatmq.ota import fetch
 from ota.board import ARCHIVE, OWN, Board
 from unit.short import Short
-
-
-class Clock:
-    """The time, which passes with each turn."""
-
-    ms = 0
-
-
-@pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "ticks_ms", lambda: Clock.ms)
 
 
 def _turns(board: Board) -> int:
     """Have it go on for 20 seconds, whatever `poll` raises. Returns how often that was."""
     raised = 0
     for _ in range(200):
-        Clock.ms += 100
+        board.clock.now += 100
         try:
             board.turn(lambda right: [right])
         except (MemoryError, OSError):
@@ -39,7 +27,7 @@ def _turns(board: Board) -> int:
 
 
 def _ten_minutes(board: Board) -> None:
-    Clock.ms += 600_000
+    board.clock.now += 600_000
     _turns(board)
     _turns(board)
 

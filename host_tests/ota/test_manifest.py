@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from conftest import ROOT, library, printed
-from flatmq import port, signed
+from flatmq import signed
 from flatmq.ota import fetch
 from flatmq_tools.ota import keys
 from ota.board import ARCHIVE, GROUP, OWN, Board
@@ -140,10 +140,7 @@ def test_three_times_other_bytes_are_the_end_of_an_update(board: Board) -> None:
     assert not [*board.folder.glob("ota-*")]
 
 
-def test_a_reason_not_to(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart()
+def test_a_reason_not_to(board: Board) -> None:
     board.updates.ready = lambda: "on battery"
     board.offered()
     board.turns(lambda right: [right])
@@ -151,20 +148,18 @@ def test_a_reason_not_to(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     board.updates.ready = lambda: ""
     board.turns(lambda right: [right])
     assert board.is_unchanged()
-    now[0] = 5000
+    board.clock.now += 5000
     board.turns(lambda right: [right])
     assert board.resets
 
 
-def test_a_new_version_has_five_minutes(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
+def test_a_new_version_has_five_minutes(board: Board) -> None:
     board.restart(state="new")
     board.client.connected = False
-    now[0] = 5 * 60_000 - 1
+    board.clock.now += 5 * 60_000 - 1
     board.turn()
     assert not board.resets
-    now[0] += 1
+    board.clock.now += 1
     board.turn()
     assert board.resets == 1
     assert json.loads((board.folder / "slot").read_text())["why"] == "no connection"
@@ -194,18 +189,13 @@ def test_the_newer_of_two_manifests_is_taken(older: int, order: int, board: Boar
     assert (record["counter"], record["state"]) == (20, "new")
 
 
-def test_the_end_of_another_update_ends_nothing(
-    board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart()
+def test_the_end_of_another_update_ends_nothing(board: Board) -> None:
     board.offered(GROUP, counter=15)
     board.offered()
     board.turns()
     board.hears(GROUP, b"")
     board.hears(OWN, b"no manifest")
-    now[0] = 30_000  # the first request was not answered
+    board.clock.now += 30_000  # the first request was not answered
     board.turns(lambda right: [right])
     assert board.resets
 
@@ -235,15 +225,12 @@ def test_a_heap_that_is_full_costs_no_more_than_the_manifest(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is asked for it again: it may keep the session, or the connection stay."""
-    now = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    board.restart()
     Short(monkeypatch, board.updates, "_collect")
     monkeypatch.setattr(board.client, "subscribe", lambda *_: board.offered())
     board.offered()
     board.turns()
     assert not board.updates.work
-    now[0] = 5000
+    board.clock.now += 5000
     board.turns(lambda right: [right])
     assert board.resets
 
