@@ -47,8 +47,12 @@ class Bench:
         return "".join(self.printed.text(p.payload) for p in pieces)
 
 
-def test_nothing_leaves_until_somebody_listens(make: Callable) -> None:
-    b = Bench(make)
+@pytest.fixture
+def b(make: Callable) -> Bench:
+    return Bench(make)
+
+
+def test_nothing_leaves_until_somebody_listens(b: Bench) -> None:
     b.log.write(b"before\n")
     assert b.turn() == ""
     b.listen()
@@ -59,8 +63,7 @@ def test_nothing_leaves_until_somebody_listens(make: Callable) -> None:
     assert b.turn() == ""
 
 
-def test_it_stops_by_itself_unless_it_is_asked_again(make: Callable) -> None:
-    b = Bench(make)
+def test_it_stops_by_itself_unless_it_is_asked_again(b: Bench) -> None:
     b.listen(b"5")
     b.turn(3000)
     b.listen(b"5")
@@ -75,22 +78,19 @@ def test_it_stops_by_itself_unless_it_is_asked_again(make: Callable) -> None:
 
 
 @pytest.mark.parametrize("seconds", [b"", b"0", b"-1", b"3601", b"9" * 99, b"x", b"\xff"])
-def test_what_is_no_time_is_ignored(seconds: bytes, make: Callable) -> None:
-    b = Bench(make)
+def test_what_is_no_time_is_ignored(seconds: bytes, b: Bench) -> None:
     b.log.write(b"x")
     b.listen(seconds)
     assert b.turn() == ""
 
 
-def test_a_retained_message_is_ignored(make: Callable) -> None:
-    b = Bench(make)
+def test_a_retained_message_is_ignored(b: Bench) -> None:
     b.log.write(b"x")
     b.listen(retain=True)
     assert b.turn() == ""
 
 
-def test_the_newest_is_kept_and_what_is_missing_is_counted(make: Callable) -> None:
-    b = Bench(make)
+def test_the_newest_is_kept_and_what_is_missing_is_counted(b: Bench) -> None:
     b.listen()
     b.log.write(b"first\n")
     assert b.turn() == "first\n"
@@ -103,8 +103,7 @@ def test_the_newest_is_kept_and_what_is_missing_is_counted(make: Callable) -> No
     assert b.turn() == "[236 bytes are missing]\n" + ("0123456789" * 7)[-64:]
 
 
-def test_a_lost_piece_is_counted(make: Callable) -> None:
-    b = Bench(make)
+def test_a_lost_piece_is_counted(b: Bench) -> None:
     b.listen()
     for text in (b"one\n", b"two\n"):
         b.log.write(text)
@@ -146,8 +145,7 @@ def test_at_most_five_pieces_a_second(make: Callable) -> None:
     assert 4 <= pieces <= 6
 
 
-def test_offline_it_waits(make: Callable) -> None:
-    b = Bench(make)
+def test_offline_it_waits(b: Bench) -> None:
     b.listen(b"3600")
     b.bench.outage()
     b.log.write(b"offline\n")
@@ -222,11 +220,8 @@ def test_another_user_of_the_terminal_keeps_it(
     assert slot == [webrepl]
 
 
-def test_without_memory_it_stays_the_terminal(
-    make: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_memory_it_stays_the_terminal(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """`os.dupterm` lets go of a stream that raises; what is missing is counted."""
-    b = Bench(make)
     b.listen()
     b.log.write(b"before\n")
     assert b.turn() == "before\n"

@@ -54,9 +54,13 @@ class Bench:
         self.bench.feed(peer.publish(TOPIC, b"%b %d %d" % (number, seconds, ms), retain=retain))
 
 
+@pytest.fixture
+def b(make: Callable) -> Bench:
+    return Bench(make)
+
+
 @pytest.mark.parametrize("ms", [0, 1, 499, 750, 999])
-def test_half_of_the_time_is_added_and_the_clock_set_at_a_second(ms: int, make: Callable) -> None:
-    b = Bench(make)
+def test_half_of_the_time_is_added_and_the_clock_set_at_a_second(ms: int, b: Bench) -> None:
     (number,) = b.asked()
     b.bench.clock.now += 300
     b.answer(number, NOON, ms)
@@ -68,8 +72,7 @@ def test_half_of_the_time_is_added_and_the_clock_set_at_a_second(ms: int, make: 
     assert (b.sync.answers, b.sync.late, b.sync.took) == (1, 0, 300)
 
 
-def test_a_busy_board_sets_the_second_that_it_is(make: Callable) -> None:
-    b = Bench(make)
+def test_a_busy_board_sets_the_second_that_it_is(b: Bench) -> None:
     (number,) = b.asked()
     b.answer(number, NOON)
     b.bench.clock.now += 7010
@@ -90,8 +93,7 @@ def test_an_answer_that_took_too_long_is_not_used(make: Callable) -> None:
     assert len(b.set) == 1
 
 
-def test_it_asks_until_it_is_answered_and_then_each_hour(make: Callable) -> None:
-    b = Bench(make)
+def test_it_asks_until_it_is_answered_and_then_each_hour(b: Bench) -> None:
     assert len(b.asked(46_000)) == 4
     (number,) = b.asked(15_000)
     b.answer(number, NOON)
@@ -116,8 +118,7 @@ def test_it_asks_until_it_is_answered_and_then_each_hour(make: Callable) -> None
         b"{n} 9223372036854775807 0",
     ],
 )
-def test_what_is_no_answer_is_ignored(payload: bytes, make: Callable) -> None:
-    b = Bench(make)
+def test_what_is_no_answer_is_ignored(payload: bytes, b: Bench) -> None:
     (number,) = b.asked()
     text = payload.replace(b"{n}", number).replace(b"{t}", b"%d" % NOON)
     b.bench.feed(peer.publish(TOPIC, text))
@@ -125,8 +126,7 @@ def test_what_is_no_answer_is_ignored(payload: bytes, make: Callable) -> None:
     assert (b.set, b.sync.answers, b.sync.late) == ([], 0, 0)
 
 
-def test_only_the_answer_to_the_request_is_used(make: Callable) -> None:
-    b = Bench(make)
+def test_only_the_answer_to_the_request_is_used(b: Bench) -> None:
     b.answer(b"0", NOON)
     (number,) = b.asked()
     b.answer(b"%d" % (int(number) + 1), NOON)
@@ -159,10 +159,9 @@ def test_the_clock_of_a_board(epoch: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_memory_for_an_answer_it_is_used_a_little_later(
-    make: Callable, monkeypatch: pytest.MonkeyPatch
+    b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client calls the handler again; on a board a time takes memory."""
-    b = Bench(make)
     (number,) = b.asked()
     Short(monkeypatch, timesync, "ticks_add")
     with pytest.raises(MemoryError):
@@ -174,9 +173,8 @@ def test_without_memory_for_an_answer_it_is_used_a_little_later(
 
 
 def test_a_clock_that_cannot_be_set_is_asked_for_again(
-    make: Callable, monkeypatch: pytest.MonkeyPatch
+    b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    b = Bench(make)
     (number,) = b.asked()
     b.answer(number, NOON)
     with monkeypatch.context() as patch:
@@ -192,9 +190,8 @@ def test_a_clock_that_cannot_be_set_is_asked_for_again(
 
 
 def test_without_memory_the_clock_is_set_at_the_next_second(
-    make: Callable, monkeypatch: pytest.MonkeyPatch
+    b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    b = Bench(make)
     (number,) = b.asked()
     b.answer(number, NOON)
     at = b.bench.clock.now
