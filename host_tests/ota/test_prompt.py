@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 
 import typed_command
-from flatmq import Client, port
+from flatmq import Client
 from flatmq_tools import broker
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.errors import ToolError
@@ -30,6 +30,7 @@ from flatmq_tools.ota import keys, package, prompt, push
 from observer import until
 from ota import fakes
 from ota.fakes import Message
+from unit.fake_link import Clock
 from unit.short import Short
 
 TO = "dev/pico-1"
@@ -399,8 +400,12 @@ class Hand(fakes.Client):
         return bool(self.hears(b"dev/pico-1/prompt/in", line))
 
 
-def test_lines_that_were_signed_for_something_else(key_file: Path) -> None:
-    hand = Hand(key_file)
+@pytest.fixture
+def hand(key_file: Path) -> Hand:
+    return Hand(key_file)
+
+
+def test_lines_that_were_signed_for_something_else(hand: Hand) -> None:
     first = hand.asks()
     assert not hand.runs(hand.line("0" * 16, 1))
     assert not hand.runs(hand.line(first, 2))
@@ -418,24 +423,20 @@ def test_lines_that_were_signed_for_something_else(key_file: Path) -> None:
     assert hand.names["ran"] == [1, 2, 3]
 
 
-def test_a_line_that_exits_does_not_end_the_program(key_file: Path) -> None:
-    """Nobody may be running the board to start it again."""
-    hand = Hand(key_file)
+def test_a_line_that_exits_does_not_end_the_program(hand: Hand) -> None:
+    """Nobody may be near the board to start it again."""
     grant = hand.asks()
     (said,) = hand.hears(b"dev/pico-1/prompt/in", hand.line(grant, 1, code="raise SystemExit"))
     assert said["out"].endswith("SystemExit\n")
     assert hand.runs(hand.line(grant, 2))
 
 
-def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0]
-    monkeypatch.setattr(port, "ticks_ms", lambda: now[0])
-    hand = Hand(key_file)
+def test_a_session_ends_in_time(clock: Clock, hand: Hand) -> None:
     first = hand.asks()
     assert hand.runs(hand.line(first, 1, seconds=10_000))
-    now[0] = 599_000
+    clock.now += 599_000
     assert hand.runs(hand.line(first, 2))
-    now[0] = 600_000
+    clock.now += 1000
     assert not hand.runs(hand.line(first, 3))
     second = hand.asks()
     assert second != first
@@ -446,9 +447,8 @@ def test_a_session_ends_in_time(key_file: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_without_memory_a_session_is_granted_later(
-    key_file: Path, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hand = Hand(key_file)
     Short(monkeypatch, json, "dumps")
     with pytest.raises(MemoryError):
         hand.asks()
@@ -458,11 +458,10 @@ def test_without_memory_a_session_is_granted_later(
 
 @pytest.mark.parametrize("what", ["signed", "answer"])
 def test_without_memory_a_line_runs_later(
-    what: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+    what: str, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flatmq import prompt as module
 
-    hand = Hand(key_file)
     line = hand.line(hand.asks(), 1)
     Short(monkeypatch, *(module, "signed") if what == "signed" else (json, "dumps"))
     with pytest.raises(MemoryError):
@@ -473,10 +472,9 @@ def test_without_memory_a_line_runs_later(
 
 @pytest.mark.parametrize("what", ["_run", "dumps", "second dumps"])
 def test_without_memory_for_an_answer_there_is_another(
-    what: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+    what: str, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line runs once. An answer that was not shortened yet is not sent."""
-    hand = Hand(key_file)
     line = hand.line(hand.asks(), 1, code="ran.append(1) or 'a' * 5000")
     if what == "_run":
         Short(monkeypatch, hand.prompt, what)
@@ -490,8 +488,7 @@ def test_without_memory_for_an_answer_there_is_another(
     assert not hand.runs(line)
 
 
-def test_a_large_line_behind_one_that_has_come(key_file: Path) -> None:
-    hand = Hand(key_file)
+def test_a_large_line_behind_one_that_has_come(hand: Hand) -> None:
     message = Message(b"dev/pico-1/prompt/in", hand.line(hand.asks(), 1))
     message.retain = 0
     hand.handler(message)
@@ -499,10 +496,9 @@ def test_a_large_line_behind_one_that_has_come(key_file: Path) -> None:
 
 
 def test_an_answer_that_waits_for_room_is_not_lost(
-    key_file: Path, monkeypatch: pytest.MonkeyPatch
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else asks meanwhile, and the next line comes."""
-    hand = Hand(key_file)
     grant = hand.asks()
     with monkeypatch.context() as patch:
         patch.setattr(hand, "publish", lambda *_: None)

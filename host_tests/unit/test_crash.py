@@ -7,7 +7,7 @@ import errno
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -348,7 +348,7 @@ class Reset(BaseException):
 
 
 @pytest.fixture
-def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def naps(path: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses of `guard`, on a board."""
 
     def reset() -> None:
@@ -360,13 +360,13 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     mine = SimpleNamespace(sleep=seen.append, time=time.time, gmtime=time.gmtime)
     monkeypatch.setattr(crash, "time", mine)
     monkeypatch.setattr(crash, "PATH", "not used")
-    yield seen
+    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
+    return seen
 
 
 def test_a_guarded_program_is_kept_printed_and_reset(
-    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    path: str, naps: list[float], capsys: Any
 ) -> None:
-    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
     with pytest.raises(Reset):
         crash.guard(fail)
     assert naps == [5]
@@ -376,11 +376,8 @@ def test_a_guarded_program_is_kept_printed_and_reset(
     assert "reset in 5 s; Ctrl-C stops that" in printed.out
 
 
-def test_a_task_that_was_cancelled_resets_the_board(
-    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_was_cancelled_resets_the_board(path: str, naps: list[float]) -> None:
     """Its CancelledError is no Exception."""
-    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
 
     async def program() -> None:
         task = asyncio.create_task(asyncio.sleep(60))
@@ -396,7 +393,6 @@ def test_an_exception_that_cannot_be_printed_resets_the_board(
     path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MicroPython raises what its `__repr__` does."""
-    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
     Short(monkeypatch, crash, "print_exception", error=RuntimeError())
     with pytest.raises(Reset):
         crash.guard(fail)
@@ -405,10 +401,8 @@ def test_an_exception_that_cannot_be_printed_resets_the_board(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_ctrl_c_and_sys_exit_are_no_crash(
-    error: type[BaseException], path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
+    error: type[BaseException], path: str, naps: list[float]
 ) -> None:
-    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
-
     def program() -> None:
         raise error
 
@@ -419,10 +413,8 @@ def test_ctrl_c_and_sys_exit_are_no_crash(
 
 
 def test_ctrl_c_in_the_pause_leads_to_the_prompt(
-    path: str, naps: list[float], monkeypatch: pytest.MonkeyPatch
+    naps: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crash.keep, "__defaults__", (path,))
-
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
