@@ -247,6 +247,12 @@ def shared_brokers() -> Iterator[SharedBrokers]:
     shared.stop()
 
 
+@pytest.fixture(scope="session")
+def near(shared_brokers: SharedBrokers) -> broker.Broker:
+    """The mosquitto that tests share."""
+    return shared_brokers.get("mosquitto", "shared")
+
+
 @pytest.fixture
 def running() -> Iterator[broker.Broker]:
     """A broker of the test's own."""

@@ -55,10 +55,9 @@ def test_every_listener_is_there_once_it_is_started(
         assert brokers.Broker(brokers.LOOPBACK, second).running
 
 
-def test_a_broker_that_runs_already(shared_brokers: SharedBrokers) -> None:
-    running = shared_brokers.get("mosquitto", "shared")
-    found = brokers.external(running.address)
-    assert (found.kind, found.port) == ("external", running.port)
+def test_a_broker_that_runs_already(near: brokers.Broker) -> None:
+    found = brokers.external(near.address)
+    assert (found.kind, found.port) == ("external", near.port)
     for wrong in ("127.0.0.1:http", "127.0.0.1:0", ":1883", "127.0.0.1:65536"):
         with pytest.raises(ToolError, match="broker must be HOST"):
             brokers.external(wrong)

@@ -17,6 +17,7 @@ import sizes
 import typed_command
 from conftest import BROKERS, LIB, ROOT, SharedBrokers
 from flatmq_tools import demo, interpreter
+from flatmq_tools.broker import Broker
 
 DEADLINE = 120  # seconds
 
@@ -45,11 +46,10 @@ def test_every_message_is_shown_and_counted() -> None:
     assert before == after
 
 
-def test_with_a_broker_of_ones_own(shared_brokers: SharedBrokers) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
-    done = _demo(3, BROKER=broker.address)
+def test_with_a_broker_of_ones_own(near: Broker) -> None:
+    done = _demo(3, BROKER=near.address)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"the external broker at {broker.address}" in done.stdout
+    assert f"the external broker at {near.address}" in done.stdout
 
 
 def test_a_broker_that_is_not_there_is_one_line() -> None:

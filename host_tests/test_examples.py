@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from aio.test_asyncio_page import running
-from conftest import PYTHONS, ROOT, SharedBrokers
+from conftest import PYTHONS, ROOT
 from flatmq_rigs.proxy import Proxy
 from flatmq_tools import broker
 from flatmq_tools.ota import keys
@@ -53,11 +53,6 @@ def _code(name: str) -> str:
 
 def _at(near: broker.Broker | Proxy) -> str:
     return f'"{near.host}", {near.port}'
-
-
-@pytest.fixture
-def near(shared_brokers: SharedBrokers) -> broker.Broker:
-    return shared_brokers.get("mosquitto", "shared")
 
 
 @contextmanager

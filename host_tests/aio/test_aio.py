@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import sizes
-from conftest import PYTHONS, SharedBrokers, library
+from conftest import PYTHONS, library
 from device import on_device
 from flatmq import aio
 from flatmq_rigs.proxy import Proxy
@@ -76,12 +76,11 @@ def _run(case: Case, broker: Broker) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def runs(
-    request: pytest.FixtureRequest, shared_brokers: SharedBrokers
+    request: pytest.FixtureRequest, near: Broker
 ) -> Iterator[dict[Case, Future[list[list[str]]]]]:
     """The report of each scenario that is asked for, now or later."""
-    broker = shared_brokers.get("mosquitto", "shared")
     library("micropython")  # compiled before the threads need it
-    with side_by_side(request, test_scenario, lambda case: _run(case, broker)) as futures:
+    with side_by_side(request, test_scenario, lambda case: _run(case, near)) as futures:
         yield futures
 
 

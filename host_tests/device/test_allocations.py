@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import SharedBrokers
 from device import on_device
+from flatmq_tools.broker import Broker
 
 # Of MQTT: 3.1.1, 5, and 5 with properties in each message.
 VERSIONS = (4, 5, "5+")
@@ -42,11 +42,8 @@ def test_with_a_scripted_peer(module: str, name: str, version: int | str) -> Non
 
 
 @_each(SOCKETS)
-def test_with_a_broker(
-    module: str, name: str, version: int | str, shared_brokers: SharedBrokers
-) -> None:
-    peer = shared_brokers.get("mosquitto", "shared")
-    assert on_device.proof(module, name, peer, version=version) == on_device.NOTHING
+def test_with_a_broker(module: str, name: str, version: int | str, near: Broker) -> None:
+    assert on_device.proof(module, name, near, version=version) == on_device.NOTHING
 
 
 @_each({"waiting": (4, 5)})

@@ -3,13 +3,12 @@
 import pytest
 
 import sizes
-from conftest import SharedBrokers
 from device import on_device
+from flatmq_tools.broker import Broker
 
 
-def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
-    peer = shared_brokers.get("mosquitto", "shared")
-    arguments = (peer.host, str(peer.port))
+def test_a_sketch_runs_in_a_small_heap(near: Broker) -> None:
+    arguments = (near.host, str(near.port))
     assert on_device.run("sketch.py", *arguments, heap=on_device.HEAP) == ["21.5"]
 
 
@@ -23,11 +22,8 @@ def test_a_sketch_runs_in_a_small_heap(shared_brokers: SharedBrokers) -> None:
         pytest.param("reconnect_after_a_refusal", 20, id="20 refusals"),
     ],
 )
-def test_the_heap_is_where_it_was(
-    name: str, steps: int, version: int, shared_brokers: SharedBrokers
-) -> None:
-    peer = shared_brokers.get("mosquitto", "shared")
-    assert on_device.growth("settling", name, steps, peer, version) == 0
+def test_the_heap_is_where_it_was(name: str, steps: int, version: int, near: Broker) -> None:
+    assert on_device.growth("settling", name, steps, near, version) == 0
 
 
 def test_a_heap_that_grows_is_seen() -> None:

@@ -18,8 +18,8 @@ from click.testing import Result
 from scapy.layers.dns import DNS, DNSQR
 
 import typed_command
-from conftest import SharedBrokers
 from flatmq_tools import boards, emulate, ports
+from flatmq_tools.broker import Broker
 from flatmq_tools.emulate.network import Network
 from images import downloads
 from observer import until
@@ -83,14 +83,11 @@ def test_it_shows_the_log_and_the_messages() -> None:
     assert "s broker | dev/a-board/telemetry  21.5\n" in said
 
 
-def test_with_a_broker_of_ones_own_whatever_its_address_on_the_board(
-    shared_brokers: SharedBrokers,
-) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
-    options = ["--broker", broker.address, "--set", "broker.host=mqtt.example.com"]
+def test_with_a_broker_of_ones_own_whatever_its_address_on_the_board(near: Broker) -> None:
+    options = ["--broker", near.address, "--set", "broker.host=mqtt.example.com"]
     done = flatmq(WORKS, *options, "--until", "dev/+/telemetry")
     assert done.exit_code == 0, done.output
-    assert f"the external broker at {broker.address}" in done.output
+    assert f"the external broker at {near.address}" in done.output
 
 
 BANNER = 'MicroPython v1.28.0\nType "help()" for more information.\n>>> '

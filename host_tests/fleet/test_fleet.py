@@ -125,14 +125,11 @@ def test_the_truth_is_what_a_subscriber_saw(
     assert {device: told[-1] for device, told in observer.statuses.items()} == last
 
 
-def test_clocks_are_off_by_what_the_truth_says(
-    shared_brokers: SharedBrokers, tmp_path: Path
-) -> None:
-    target = shared_brokers.get("mosquitto", "shared")
+def test_clocks_are_off_by_what_the_truth_says(near: brokers.Broker, tmp_path: Path) -> None:
     path = tmp_path / "truth.jsonl"
-    with Subscriber(target, "clock") as observer:
+    with Subscriber(near, "clock") as observer:
         done = run("--devices", 12, "--rate", 5, "--seconds", 1, "--prefix", "clock", "--calm",
-                   "--clocks", 0.5, "--seed", 3, "--truth", path, target.address)  # fmt: skip
+                   "--clocks", 0.5, "--seed", 3, "--truth", path, near.address)  # fmt: skip
         assert done.exit_code == 0, done.output
         boots = truth.read(path)
         observer.wait(60, 24)
@@ -153,11 +150,10 @@ def _plan(boots: list[truth.Boot]) -> list[dict[str, object]]:
     return timeless
 
 
-def test_a_seed_has_the_same_again(shared_brokers: SharedBrokers, tmp_path: Path) -> None:
-    target = shared_brokers.get("mosquitto", "shared")
+def test_a_seed_has_the_same_again(near: brokers.Broker, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one", "two", "three")]
     for path, seed in zip(paths, (5, 5, 6), strict=True):
-        done = troubled(target, "same", "--seed", seed, "--truth", path, "--rate", 30,
+        done = troubled(near, "same", "--seed", seed, "--truth", path, "--rate", 30,
                         "--seconds", 1.5, "--drop-outs", 1)  # fmt: skip
         assert done.exit_code == 0, done.output
     one, two, three = (_plan(truth.read(path)) for path in paths)
@@ -235,12 +231,11 @@ def test_a_board_that_cannot_be_told_is_not_complete(tmp_path: Path) -> None:
 
 
 def test_a_fleet_that_is_stopped_says_so(
-    monkeypatch: pytest.MonkeyPatch, shared_brokers: SharedBrokers
+    monkeypatch: pytest.MonkeyPatch, near: brokers.Broker
 ) -> None:
     """It has acknowledged all that it published until then."""
     monkeypatch.setattr(fleets, "_shown", lambda fleet, console: None)
-    address = shared_brokers.get("mosquitto", "shared").address
-    done = run("--devices", 3, "--seconds", 60, address)
+    done = run("--devices", 3, "--seconds", 60, near.address)
     assert done.exit_code == 1
     assert done.output.splitlines()[-1] == "incomplete: it was stopped before its end"
 
@@ -268,10 +263,9 @@ def test_refusals_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=lambda options: " ".join(options)[:20],
 )  # fmt: skip
 def test_a_wrong_option_is_a_sentence_before_it_runs(
-    options: tuple[str, str], shared_brokers: SharedBrokers
+    options: tuple[str, str], near: brokers.Broker
 ) -> None:
-    address = shared_brokers.get("mosquitto", "shared").address
-    done = run("--devices", 1, "--seconds", 1, *options, address)
+    done = run("--devices", 1, "--seconds", 1, *options, near.address)
     assert done.exit_code
     assert done.output.splitlines()[-1].startswith("Error: ")
     assert "boards to" not in done.output

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from aio.test_asyncio_page import running
-from conftest import PYTHONS, ROOT, SharedBrokers
+from conftest import PYTHONS, ROOT
+from flatmq_tools.broker import Broker
 from ha import documented
 from observer import Observer, retained
 
@@ -22,12 +23,11 @@ TANK, AIO = (code for code in BLOCKS if "while True" in code)
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("code", [TANK, AIO], ids=["tank", "aio"])
-def test_a_program(code: str, python: str, shared_brokers: SharedBrokers, tmp_path: Path) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
+def test_a_program(code: str, python: str, near: Broker, tmp_path: Path) -> None:
     (name,) = re.findall(r'Client\(b"(\S+)"', code)
     program = tmp_path / "program.py"
     program.write_text(
-        code.replace('"192.168.1.10"', f'"{broker.host}", {broker.port}').replace(
+        code.replace('"192.168.1.10"', f'"{near.host}", {near.port}').replace(
             name, f"{name}-{python}"
         )
     )
@@ -35,7 +35,7 @@ def test_a_program(code: str, python: str, shared_brokers: SharedBrokers, tmp_pa
     topic = f"homeassistant/device/{name}/config"
     output = tmp_path / "output"
     with (
-        Observer(broker.host, broker.port, f"dev/{name}/#", topic) as hub,
+        Observer(near.host, near.port, f"dev/{name}/#", topic) as hub,
         running(python, program, output),
     ):
         hub.until(lambda: b"1.234" in hub.payloads(f"dev/{name}/level"))
@@ -54,4 +54,4 @@ def test_a_program(code: str, python: str, shared_brokers: SharedBrokers, tmp_pa
             hub.publish(found["restart"]["command_topic"], "PRESS")
             hub.until(lambda: "restart" in output.read_text() or python == "micropython")
             assert hub.payloads(f"dev/{name}/leak") == [b"OFF"]
-    assert retained(broker.host, broker.port, topic) == hub.payloads(topic)[-1]
+    assert retained(near.host, near.port, topic) == hub.payloads(topic)[-1]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from conftest import SharedBrokers
 from flatmq_rigs.proxy import Proxy
+from flatmq_tools.broker import Broker
 from ha import documented
 from observer import Observer, retained
 from sketches.board_bench import ATTACHED, BOARDS, ROM, Board, settings
@@ -56,20 +56,19 @@ class Hub:
 
 
 @pytest.fixture
-def bench(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Any]:
+def bench(near: Broker, tmp_path: Path) -> Iterator[Any]:
     """A function that boots a board with these settings; returns it and its hub."""
-    broker = shared_brokers.get("mosquitto", "shared")
     made: list[tuple[Board, Hub]] = []
 
     def boot(
-        device: str, setup: str = "", sketch: str = "pico_w", port: int = broker.port,
+        device: str, setup: str = "", sketch: str = "pico_w", port: int = near.port,
         **of_device: Any,
     ) -> Any:  # fmt: skip
-        given = settings(device, broker.host, port, **of_device)
+        given = settings(device, near.host, port, **of_device)
         board = Board("pico_w", tmp_path / device, given, port)
         (board.folder / "main.py").write_text((BOARDS / sketch / "main.py").read_text())
         (board.folder / "boot_id").write_text("1")
-        made.append((board, Hub(broker.host, broker.port, device)))
+        made.append((board, Hub(near.host, near.port, device)))
         board.boot(setup)
         return made[-1]
 
@@ -165,12 +164,11 @@ def test_a_board_that_sleeps_is_described_before_its_first_sleep(bench: Any) -> 
 
 
 def test_a_board_that_was_not_described_sleeps_while_there_is_no_broker(
-    bench: Any, shared_brokers: SharedBrokers
+    bench: Any, near: Broker
 ) -> None:
     """It does not wait for its next reading; the spool has the first."""
-    broker = shared_brokers.get("mosquitto", "shared")
     setup = "station.AWAKE_MS = 100; import machine; machine.lightsleep = machine.deepsleep"
-    with Proxy(broker.host, broker.port) as proxy:
+    with Proxy(near.host, near.port) as proxy:
         proxy.refuse()
         options = {"port": proxy.port, "parts": "ha", "sleep": True, "spool": True}
         board, _ = bench("alone-ha", setup, interval=3600, **options)

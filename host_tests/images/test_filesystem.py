@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SharedBrokers
 from flatmq_tools import boards, image
+from flatmq_tools.broker import Broker
 from flatmq_tools.errors import ToolError
 from flatmq_tools.image import filesystem, romfs
 from images.making import files, listed, littlefs, modules, on_board
@@ -30,10 +30,9 @@ def stored(board: boards.Board, folder: Path) -> Path:
 
 
 @pytest.fixture
-def watcher(shared_brokers: SharedBrokers) -> Iterator[Observer]:
+def watcher(near: Broker) -> Iterator[Observer]:
     """Somebody who hears what the sketch publishes."""
-    broker = shared_brokers.get("mosquitto", "shared")
-    with Observer(broker.host, broker.port, "images/reading") as observer:
+    with Observer(near.host, near.port, "images/reading") as observer:
         yield observer
 
 

@@ -111,9 +111,8 @@ class Stand:
 
 
 @pytest.fixture
-def stand(shared_brokers: SharedBrokers, tmp_path: Path) -> Iterator[Stand]:
-    broker = shared_brokers.get("mosquitto", "shared")
-    stand = Stand(tmp_path, broker.host, broker.port)
+def stand(near: Broker, tmp_path: Path) -> Iterator[Stand]:
+    stand = Stand(tmp_path, near.host, near.port)
     yield stand
     stand.close()
 
@@ -743,20 +742,14 @@ def test_settings_that_are_missing_are_named(stand: Stand) -> None:
 
 @pytest.mark.parametrize("name", WITHOUT_RADIO)
 def test_over_the_serial_line_and_the_bridge(
-    name: str, shared_brokers: SharedBrokers, stand: Stand, monkeypatch: pytest.MonkeyPatch
+    name: str, near: Broker, stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link that main.py names, at a terminal; what the sketch prints goes between frames."""
     board, watcher = stand.watched(name, serial=True)
     (board.folder / "setup").write_text(SETUP)
     monkeypatch.setattr(ptys, "HEAP", HEAP)
-    with ptys.bench(
-        shared_brokers.get("mosquitto", "shared"),
-        str(HERE / "run_board.py"),
-        str(board.folder),
-        str(HERE / "fakes"),
-        name,
-        "deaf",
-    ) as (_, process, bridge):
+    words = [str(HERE / "run_board.py"), str(board.folder), str(HERE / "fakes"), name, "deaf"]
+    with ptys.bench(near, *words) as (_, process, bridge):
         watcher.status(b"online")
         assert watcher.command("led", b"on") == b"done"
         assert watcher.pack(lambda pack: pack["seq"][0] > 1)["chip/temp"][0] == Decimal("27.60")

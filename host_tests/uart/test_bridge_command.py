@@ -28,6 +28,7 @@ from flatmq_tools import logs, remote
 from flatmq_tools.address import address
 from flatmq_tools.bridge import pump, readable
 from flatmq_tools.bridge.line import Line
+from flatmq_tools.broker import Broker
 from flatmq_tools.cli import main as cli
 from observer import until
 from uart.ptys import Bridge
@@ -91,12 +92,9 @@ def terminal() -> Iterator[tuple[Board, str]]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_bridges_shows_what_is_printed_and_ends(
-    how: signal.Signals, shared_brokers: SharedBrokers
-) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
+def test_it_bridges_shows_what_is_printed_and_ends(how: signal.Signals, near: Broker) -> None:
     with terminal() as (board, port):
-        process = run("bridge", port, broker.address)
+        process = run("bridge", port, near.address)
         board.hear(BEGIN)
         board.send(b"booting \x1b[31m\r\n" + frame(OPEN, 7, HELLO))
         board.hear(OPEN)
@@ -108,18 +106,17 @@ def test_it_bridges_shows_what_is_printed_and_ends(
         told = output(process)
     assert process.returncode == 0, told
     assert "board | booting \ufffd[31m\n" in told
-    assert f"connected to {broker.address}" in told
+    assert f"connected to {near.address}" in told
     assert "1 connections, 0 lost" in told
     assert "secret" not in told
 
 
-def test_a_terminal_shows_the_state(shared_brokers: SharedBrokers) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
+def test_a_terminal_shows_the_state(near: Broker) -> None:
     with terminal() as (board, port), terminal() as (screen, name):
         with open(name, "r+b", buffering=0) as console:
             more = {"stdin": console, "stdout": console, "stderr": console}
             wide = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-            process = run("bridge", port, broker.address, env=wide, **more)
+            process = run("bridge", port, near.address, env=wide, **more)
         board.hear(BEGIN)
         board.send(frame(OPEN, 7, HELLO))
         shown = b""
@@ -166,10 +163,9 @@ def test_a_reader_that_has_gone_ends_it(command: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_full_disk_that_its_output_goes_to_stops_no_bytes(shared_brokers: SharedBrokers) -> None:
-    broker = shared_brokers.get("mosquitto", "shared")
+def test_a_full_disk_that_its_output_goes_to_stops_no_bytes(near: Broker) -> None:
     with terminal() as (board, port), open("/dev/full", "wb") as full:
-        process = run("bridge", port, broker.address, stdout=full, stderr=full)
+        process = run("bridge", port, near.address, stdout=full, stderr=full)
         try:
             for sent, kind in (
                 (b"", BEGIN),
@@ -265,12 +261,11 @@ def test_what_commands_a_terminal_is_not_shown() -> None:
     assert readable("a\tb\x1b]0;x\x07\u202e") == "a    b\ufffd]0;x\ufffd\ufffd"
 
 
-def test_a_port_may_be_a_socket(shared_brokers: SharedBrokers) -> None:
+def test_a_port_may_be_a_socket(near: Broker) -> None:
     """As pyserial's URLs are."""
-    broker = shared_brokers.get("mosquitto", "shared")
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, number = server.getsockname()
-        bridge = Bridge(f"socket://{host}:{number}", broker)
+        bridge = Bridge(f"socket://{host}:{number}", near)
         try:
             end, _ = server.accept()
             with end:
@@ -326,15 +321,13 @@ def test_nobody_listens(shared_brokers: SharedBrokers) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:serial.rfc2217")
-def test_a_port_on_another_machine(
-    shared_brokers: SharedBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_on_another_machine(near: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """By RFC 2217, and again when that machine has closed the connection."""
     monkeypatch.setattr(pump, "RETRY", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(SECONDS)
         port = server.getsockname()[1]
-        bridge = Bridge(f"rfc2217://127.0.0.1:{port}", shared_brokers.get("mosquitto", "shared"))
+        bridge = Bridge(f"rfc2217://127.0.0.1:{port}", near)
         try:
             for _ in range(2):
                 end, _ = server.accept()

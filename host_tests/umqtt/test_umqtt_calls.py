@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from brokers.fake import FakeBroker
-from conftest import PYTHONS, SharedBrokers, library
+from conftest import PYTHONS, library
 from device import on_device
 from flatmq import Client, umqtt, umqtt_rare
 from flatmq.message import Message, Subscription
@@ -177,9 +177,8 @@ def test_flatmq(case: tuple, runs: dict[tuple, Future[None]]) -> None:
 
 
 @pytest.mark.parametrize("name", on_device.operations("umqtt_calls"))
-def test_a_call_allocates_nothing(name: str, shared_brokers: SharedBrokers) -> None:
-    peer = shared_brokers.get("mosquitto", "shared")
-    assert on_device.proof("umqtt_calls", name, peer) == on_device.NOTHING
+def test_a_call_allocates_nothing(name: str, near: broker.Broker) -> None:
+    assert on_device.proof("umqtt_calls", name, near) == on_device.NOTHING
 
 
 @pytest.mark.parametrize("call", ["subscribe", "unsubscribe"])

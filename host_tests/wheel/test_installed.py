@@ -19,7 +19,7 @@ import pytest
 import flatmq
 import sizes
 import typed_command
-from conftest import ROOT, SharedBrokers
+from conftest import ROOT
 from flatmq import Client
 from flatmq_tools.broker import Broker
 from flatmq_tools.cli import main
@@ -79,11 +79,6 @@ def everything(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install
 def nothing(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The client alone."""
     return Installed(tmp_path_factory.mktemp("nothing"), wheel, "")
-
-
-@pytest.fixture
-def broker(shared_brokers: SharedBrokers) -> Broker:
-    return shared_brokers.get("mosquitto", "shared")
 
 
 def _publish(broker: Broker, topic: str) -> None:
@@ -175,18 +170,18 @@ def test_a_command_alone(command: str, everything: Installed, tmp_path: Path) ->
         assert made.stat().st_size > 100_000
 
 
-def test_watch(everything: Installed, broker: Broker) -> None:
-    _publish(broker, "dev/pico/telemetry")
-    assert "temp 21.5" in everything.flatmq("watch", broker.address, "--packs", 1)
+def test_watch(everything: Installed, near: Broker) -> None:
+    _publish(near, "dev/pico/telemetry")
+    assert "temp 21.5" in everything.flatmq("watch", near.address, "--packs", 1)
 
 
 @pytest.mark.proof
 @pytest.mark.skipif(not PIPELINE, reason="the pipeline needs Python 3.11")
-def test_the_pipeline(everything: Installed, broker: Broker, tmp_path: Path) -> None:
+def test_the_pipeline(everything: Installed, near: Broker, tmp_path: Path) -> None:
     """From a broker to a report, by the commands as a user types them."""
-    _publish(broker, "dev/pico/telemetry")
+    _publish(near, "dev/pico/telemetry")
     out = tmp_path / "out"
-    ingest = ("pipeline", "ingest", broker.address, out, "--every", "0.1")
+    ingest = ("pipeline", "ingest", near.address, out, "--every", "0.1")
     with everything.running(*ingest, "--filter", "dev/pico/telemetry") as process:
         typed_command.when(lambda: list((out / "raw" / "_delta_log").glob("*.json")), process)
         typed_command.interrupt(process)
