@@ -289,10 +289,11 @@ class FaultEnv(Env):
                 link.unsettled.append([result, 0, topic.decode(), n, size, qos])
         return result
 
-    def accepted(self, client, qos, size=16):
-        """Publish the next message, for which there must be room."""
-        if self.publish(client, qos, size) is None:
-            raise AssertionError(f"no room at QoS {qos}")
+    def accepted(self, client, *qos):
+        """Publish a message at each of these, for which there must be room."""
+        for q in qos:
+            if self.publish(client, q) is None:
+                raise AssertionError(f"no room at QoS {q}")
 
     def take(self, message):
         """Report a message, or raise if the handler is to raise."""
@@ -308,8 +309,7 @@ class FaultEnv(Env):
         """Have whatever is loaded or claimed once loaded and claimed, for a loss too."""
         for _ in range(2):
             self.recovers(client)
-            self.accepted(client, 1)
-            self.accepted(client, 2)
+            self.accepted(client, 1, 2)
             self.ask("strike", "cut")
             self.until("the loss", lambda: not client.connected, client)
         self.recovers(client)
@@ -321,13 +321,13 @@ class FaultEnv(Env):
             self.publish(client, random.getrandbits(8) % 3)
             self.poll(client)
 
-    def exchange(self, client, each=1, qos=(0, 1, 2)):
+    def exchange(self, client, each=1):
         """Move messages both ways and wait until they are there."""
-        for q in qos:
+        for q in range(3):
             for _ in range(each):
                 self.until("room", lambda q=q: self.publish(client, q) is not None, client)
         self.until("acknowledgements", lambda: client.pending == 0, client)
-        for q in qos:
+        for q in range(3):
             wanted = self.got[q] + each
             self.ask("publish", q, each)
             self.until(f"QoS {q}", lambda q=q, wanted=wanted: self.got[q] >= wanted, client)
@@ -342,14 +342,13 @@ class FaultEnv(Env):
         """Report what the application sees for the first time, and when it did."""
         print("@saw", ticks_diff(ticks_ms(), self._began), what)
 
-    def loses(self, client, kind, ms=ANSWER_MS):
+    def loses(self, client, kind):
         """Wait until the connection has ended, or could not be made, for that reason."""
         losses = client.stats.losses
         self.until(
             "a loss: " + kind,
             lambda: client.stats.losses > losses and client.error and client.error.kind == kind,
             client,
-            ms=ms,
         )
         self.saw(self.reason(client))
 

@@ -9,8 +9,7 @@ def name_lookup_fails(env, client):
     env.fault()
     env.ask("strike", "cut")
     env.loses(client, "resource")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     link.failing = False
 
 
@@ -35,8 +34,7 @@ def tcp_is_never_answered(env, client):
     link.inner = env.way(env.host, port)
     env.fault()
     env.loses(client, "timeout")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     link.close()
     link.inner = good
 
@@ -49,8 +47,7 @@ def connection_refused(env, client):
     env.fault()
     env.ask("strike", "cut")
     env.loses(client, "closed")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     losses = client.stats.losses
     left = 3000 // speed  # polls of 20 ms: a minute
     while left:
@@ -71,8 +68,7 @@ def no_connack(env, client):
     env.fault()
     env.ask("strike", "cut")
     env.loses(client, "timeout")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
 
 
 def closed_in_connack(env, client):
@@ -80,8 +76,7 @@ def closed_in_connack(env, client):
     env.ask("limit", "down", env.option, "cut")
     losses = client.stats.losses
     env.ask("strike", "cut")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     env.fault()
     env.until("the second loss", lambda: client.stats.losses == losses + 2, client)
     env.saw(env.reason(client))

@@ -20,8 +20,7 @@ def silent_peer(env, client):
 def silent_then_reset(env, client):
     """The broker's host goes, comes back, and knows nothing of the connection."""
     env.ask("strike", "silence")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     for _ in range(10):
         env.poll(client)
     env.equal(client.connected, True, "connected")
@@ -48,8 +47,7 @@ def peer_stops_reading(env, client):
     """The peer reads no more while the client publishes, and never again."""
     env.ask("strike", "stall")
     env.fault()
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     _fill(env, client, 500)
     while env.publish(client, 1, 500) is not None:
         _fill(env, client, 500)  # the network took more, late
@@ -62,8 +60,7 @@ def peer_stops_reading_for_a_while(env, client):
     env.ask("intact")
     env.ask("strike", "stall")
     env.fault()
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     _fill(env, client, 500)
     env.saw("no room")
     env.ask("resume")
@@ -106,8 +103,7 @@ def disconnects_while_messages_wait(env, client):
     start.
     """
     env.ask("strike", "silence")
-    env.accepted(client, 1)
-    env.accepted(client, 2)
+    env.accepted(client, 1, 2)
     env.fault()
     link = env.link(client)
     link.waited = 0
