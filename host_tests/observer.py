@@ -91,7 +91,9 @@ class Observer:
         self, topic: str, payload: str | bytes, qos: int = 1, retain: bool = False
     ) -> None:
         """Publish, and wait until the broker has it."""
-        self._client.publish(topic, payload, qos, retain).wait_for_publish(PATIENCE)
+        sent = self._client.publish(topic, payload, qos, retain)
+        sent.wait_for_publish(PATIENCE)
+        assert sent.is_published()
 
     def close(self) -> None:
         """End the connection."""
@@ -103,6 +105,12 @@ class Observer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def retain(host: str, port: int, topic: str, payload: str | bytes) -> None:
+    """Have a broker keep a message of somebody who is there for no longer than that."""
+    with Observer(host, port, topic) as somebody:
+        somebody.publish(topic, payload, retain=True)
 
 
 def retained(host: str, port: int, topic: str) -> bytes | None:

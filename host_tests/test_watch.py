@@ -8,11 +8,9 @@ import pytest
 from rich.console import Console
 
 import typed_command
-from flatmq import Client
 from flatmq_tools import broker
 from flatmq_tools.watch import Watch
-
-PATIENCE_MS = 10_000
+from observer import retain
 
 
 def pack(boot: int, seq: int, **readings: float) -> bytes:
@@ -84,11 +82,9 @@ def test_a_name_that_cannot_be_is_a_sentence(
 
 
 def test_it_shows_what_boards_send(running: broker.Broker) -> None:
-    board = Client(b"board", running.host, running.port)
-    board.connect()
-    board.publish(b"dev/pico/status", b"online", qos=1, retain=True)
-    board.publish(b"dev/pico/telemetry", pack(7, 1, temp=21.5, humidity=40), qos=1, retain=True)
-    assert board.wait(PATIENCE_MS)
+    sent = pack(7, 1, temp=21.5, humidity=40)
+    retain(running.host, running.port, "dev/pico/status", "online")
+    retain(running.host, running.port, "dev/pico/telemetry", sent)
     shown = typed_command.said("watch", running.address, "--packs", 1)
     assert "pico is online" in shown
     assert "pico  temp 21.5 °C  humidity 40 %" in shown

@@ -29,7 +29,7 @@ from flatmq_rigs import certificates
 from flatmq_tools import broker, desk_client, trust
 from flatmq_tools.cli import main as cli
 from flatmq_tools.fleet import fleet
-from observer import until
+from observer import retain, until
 from sizes import spread
 from tls.secure_broker import SecureBroker
 from typed_command import flatmq, said
@@ -46,14 +46,10 @@ PACK = json.dumps([{"bn": "b1/", "n": "boot", "v": 1}, {"n": "seq", "v": 1}]).en
 @pytest.fixture
 def packed(secure: SecureBroker) -> Iterator[SecureBroker]:
     """The broker, with a pack of a board that whoever subscribes is sent."""
-    board = Client(b"b1", secure.broker.host, secure.broker.port)
-    board.connect()
-    board.publish(b"dev/b1/telemetry", PACK, qos=1, retain=True)
-    assert board.wait(10_000)
+    where = secure.broker.host, secure.broker.port, "dev/b1/telemetry"
+    retain(*where, PACK)
     yield secure
-    board.publish(b"dev/b1/telemetry", b"", qos=1, retain=True)
-    assert board.wait(10_000)
-    board.disconnect()
+    retain(*where, b"")
 
 
 # The listener and the options of each way to connect: files of the broker, and its pins.

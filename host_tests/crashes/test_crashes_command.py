@@ -7,18 +7,14 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import typed_command
 from conftest import ROOT, interpreter_command, library
-from flatmq import Client
 from flatmq_tools import broker, crashes, remote_logs
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.interpreter import environment
-from observer import retained
+from observer import retain, retained
 
 HERE = Path(__file__).parent
 PAGE = (ROOT / "docs" / "crashes.md").read_text("utf-8")
@@ -26,17 +22,8 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 DEADLINE = 60
 
 
-@pytest.fixture
-def board(running: broker.Broker) -> Iterator[Client]:
-    client = Client(b"board", running.host, running.port)
-    client.connect(DEADLINE * 1000)
-    yield client
-    client.disconnect()
-
-
-def _publish(board: Client, name: str, payload: bytes) -> None:
-    assert board.publish(f"dev/{name}/crash", payload, 1, True)
-    assert board.wait(DEADLINE * 1000)
+def _publish(running: broker.Broker, name: str, payload: str | bytes) -> None:
+    retain(running.host, running.port, f"dev/{name}/crash", payload)
 
 
 def _crashes(running: broker.Broker, *words: str) -> str:
@@ -107,13 +94,13 @@ def test_what_the_second_program_prints_is_shown(running: broker.Broker, tmp_pat
     assert "missing" not in shown
 
 
-def test_a_table_of_all_boards(running: broker.Broker, board: Client) -> None:
+def test_a_table_of_all_boards(running: broker.Broker) -> None:
     record = {
         "cause": "exception", "trace": "Traceback:\n  File 1\nValueError: x", "version": "1.4",
         "uptime": 7300, "heap": 51200, "count": 3, "time": time.time() - 3 * 86400,
     }  # fmt: skip
-    _publish(board, "a", json.dumps(record).encode())
-    _publish(board, "b", b'{"cause":"watchdog"}')
+    _publish(running, "a", json.dumps(record).encode())
+    _publish(running, "b", b'{"cause":"watchdog"}')
     printed = _crashes(running)
     assert re.search(r"\ba +3 d ago +1\.4 +2 h +51200 +3 +ValueError: x", printed)
     assert re.search(r"\bb +watchdog", printed)
@@ -122,18 +109,20 @@ def test_a_table_of_all_boards(running: broker.Broker, board: Client) -> None:
     assert "watchdog" not in _crashes(running, "a")
 
 
-def test_what_is_no_record_is_shown_as_that(running: broker.Broker, board: Client) -> None:
+def test_what_is_no_record_is_shown_as_that(running: broker.Broker) -> None:
     odd = [b"\xff\0", b"[1]", b"[" * 900, b'{"trace": 1, "uptime": {}, "time": "x"}', b"7"]
     for n, payload in enumerate(odd):
-        _publish(board, f"odd{n}", payload)
+        _publish(running, f"odd{n}", payload)
     printed = _crashes(running)
     assert printed.count("not a record of a crash") == len(odd) - 1
     for n in range(len(odd)):
         assert f"odd{n}" in printed
 
 
-def test_a_record_moves_no_cursor(running: broker.Broker, board: Client) -> None:
-    _publish(board, "c", json.dumps({"trace": "x\x1b[2J\rValueError", "version": "\x07"}).encode())
+def test_a_record_moves_no_cursor(running: broker.Broker) -> None:
+    _publish(
+        running, "c", json.dumps({"trace": "x\x1b[2J\rValueError", "version": "\x07"}).encode()
+    )
     assert not re.search(r"[\x1b\r\x07]", _crashes(running, "c"))
 
 

@@ -29,6 +29,7 @@ from flatmq_tools.ota import keys, package
 from hil import emulated_board, plugged
 from hil.emulated_board import EmulatedBoard
 from images import downloads
+from observer import retain
 from pages.commands import everything
 from tls.secure_broker import SecureBroker
 
@@ -96,11 +97,7 @@ HERE_RUN = [
 def broker() -> Iterator[SecureBroker]:
     """A broker with a pack, and listeners with TLS."""
     secure = SecureBroker()
-    client = Client(b"pages", secure.broker.host, secure.broker.port)
-    client.connect(10_000)
-    client.publish(b"dev/pico/telemetry", json.dumps(PACK).encode(), qos=1, retain=True)
-    assert client.wait(10_000)
-    client.disconnect()
+    retain(secure.broker.host, secure.broker.port, "dev/pico/telemetry", json.dumps(PACK))
     yield secure
     secure.stop()
 
@@ -240,12 +237,9 @@ def _ota(desk: Desk, words: tuple[str, ...]) -> None:
     if words[2] == "push":
         made = package.make("pico_w", None, "2")
         Path(words[5]).write_bytes(made.written())
-        said = json.dumps({"counter": made.counter, "state": "good"}).encode()
-        client = Client(b"pages", desk.broker.broker.host, desk.broker.broker.port)
-        client.connect(10_000)
-        client.publish(b"dev/pico-1/ota/status", said, qos=1, retain=True)
-        assert client.wait(10_000)
-        client.disconnect()
+        said = json.dumps({"counter": made.counter, "state": "good"})
+        near = desk.broker.broker
+        retain(near.host, near.port, "dev/pico-1/ota/status", said)
         assert "pico-1 runs 2" in typed_command.said(*words[1:])
     else:
         typed_command.said(*words[1:])

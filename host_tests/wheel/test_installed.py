@@ -20,9 +20,9 @@ import flatmq
 import sizes
 import typed_command
 from conftest import ROOT
-from flatmq import Client
 from flatmq_tools.broker import Broker
 from flatmq_tools.cli import main
+from observer import retain
 from wheel.installed import PATIENCE, Installed
 
 PIPELINE = sys.version_info >= (3, 11)
@@ -79,14 +79,6 @@ def everything(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install
 def nothing(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The client alone."""
     return Installed(tmp_path_factory.mktemp("nothing"), wheel, "")
-
-
-def _publish(broker: Broker, topic: str) -> None:
-    client = Client(b"wheel", broker.host, broker.port)
-    client.connect(10_000)
-    client.publish(topic.encode(), json.dumps(PACK).encode(), qos=1, retain=True)
-    assert client.wait(10_000)
-    client.disconnect()
 
 
 # What is in it
@@ -171,7 +163,7 @@ def test_a_command_alone(command: str, everything: Installed, tmp_path: Path) ->
 
 
 def test_watch(everything: Installed, near: Broker) -> None:
-    _publish(near, "dev/pico/telemetry")
+    retain(near.host, near.port, "dev/pico/telemetry", json.dumps(PACK))
     assert "temp 21.5" in everything.flatmq("watch", near.address, "--packs", 1)
 
 
@@ -179,7 +171,7 @@ def test_watch(everything: Installed, near: Broker) -> None:
 @pytest.mark.skipif(not PIPELINE, reason="the pipeline needs Python 3.11")
 def test_the_pipeline(everything: Installed, near: Broker, tmp_path: Path) -> None:
     """From a broker to a report, by the commands as a user types them."""
-    _publish(near, "dev/pico/telemetry")
+    retain(near.host, near.port, "dev/pico/telemetry", json.dumps(PACK))
     out = tmp_path / "out"
     ingest = ("pipeline", "ingest", near.address, out, "--every", "0.1")
     with everything.running(*ingest, "--filter", "dev/pico/telemetry") as process:
