@@ -69,10 +69,10 @@ def running(
 
 
 @contextmanager
-def at_work(command: Callable[[Callable[[], bool]], object]) -> Iterator[None]:
-    """Run a command in a thread of this process; its argument says when the block has ended."""
+def at_work(command: Callable[..., object], *words: object) -> Iterator[None]:
+    """Run a command in a thread of this process; its last argument says when the block is over."""
     over = threading.Event()
-    thread = threading.Thread(target=command, args=(over.is_set,))
+    thread = threading.Thread(target=command, args=(*words, over.is_set))
     thread.start()
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import io
 import re
 import time
@@ -42,8 +41,7 @@ print(began[0], sync.took)
 def shown(running: broker.Broker) -> Iterator[io.StringIO]:
     """The command at work, and what it prints."""
     text = io.StringIO()
-    words = (Desk(running), None, Console(file=text))
-    with typed_command.at_work(functools.partial(timing.main, *words)):
+    with typed_command.at_work(timing.main, Desk(running), None, Console(file=text)):
         yield text
 
 
@@ -91,9 +89,8 @@ def test_a_full_disk_that_its_output_goes_to_stops_no_answer(running: broker.Bro
         def flush(self) -> None:
             raise OSError(errno.ENOSPC, "no space")
 
-    words = (Desk(running), None, Console(file=Full()))
     with (
-        typed_command.at_work(functools.partial(timing.main, *words)),
+        typed_command.at_work(timing.main, Desk(running), None, Console(file=Full())),
         Observer(running.host, running.port, "dev/full/time") as seen,
     ):
         seen.until(

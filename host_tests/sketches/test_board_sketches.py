@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import itertools
 import json
@@ -823,8 +822,8 @@ def test_what_is_printed_is_shown_over_the_broker(name: str, stand: Stand) -> No
     watcher.pack()
     assert watcher.payloads(f"dev/{watcher.device}/log") == []
     out = io.StringIO()
-    words = (Desk(Broker(stand.host, stand.port)), watcher.device, None, out)
-    with typed_command.at_work(functools.partial(remote_logs.main, *words)):
+    desk = Desk(Broker(stand.host, stand.port))
+    with typed_command.at_work(remote_logs.main, desk, watcher.device, None, out):
         watcher.next("log", lambda piece: b"boot" in piece)
         board.do("broken['led'] = OSError(5)")
         watcher.next("log", lambda piece: b"led failed" in piece)
@@ -841,8 +840,8 @@ def test_logs_are_not_for_a_board_whose_terminal_is_its_link(stand: Stand) -> No
 
 @pytest.mark.parametrize("name", ["pico_w", "esp32"])
 def test_the_clock_is_set_by_the_broker(name: str, stand: Stand) -> None:
-    words = (Desk(Broker(stand.host, stand.port)), None, Console(file=io.StringIO()))
-    with typed_command.at_work(functools.partial(timing.main, *words)):
+    desk = Desk(Broker(stand.host, stand.port))
+    with typed_command.at_work(timing.main, desk, None, Console(file=io.StringIO())):
         before = datetime.now(timezone.utc)
         board, _ = stand.started(name, parts="time")
         shown = [int(word) for word in board.await_("clock").split()[1:]]

@@ -15,12 +15,14 @@ from flatmq import Client
 from flatmq.spool import Spool
 from spool.board import Board
 
+pytestmark = pytest.mark.usefixtures("ticking")
+
 PUBACK = 0x40
 PUBREL = 6  # its type
 
 
 @pytest.fixture(params=[4, 5], ids=["3.1.1", "MQTT 5"])
-def board(tmp_path: Path, ticking: None, request: pytest.FixtureRequest) -> Iterator[Board]:
+def board(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Board]:
     """A board that is online and handles what comes in."""
     handled: list[bytes] = []
     board = Board(tmp_path, request.param, lambda message: handled.append(message.payload))
@@ -130,9 +132,7 @@ def test_a_broker_that_has_forgotten_gets_it_again_only_after_that_is_noted(
     assert board.spool.pending == 0
 
 
-def test_more_incoming_messages_than_foreseen_are_remembered(
-    tmp_path: Path, ticking: None
-) -> None:
+def test_more_incoming_messages_than_foreseen_are_remembered(tmp_path: Path) -> None:
     """In MQTT 5 the broker must not send them."""
     handled: list[bytes] = []
     board = Board(tmp_path, on=lambda message: handled.append(message.payload))

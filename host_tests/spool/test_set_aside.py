@@ -21,6 +21,8 @@ from conftest import ROOT
 from flatmq.message import Message
 from spool.board import Board
 
+pytestmark = pytest.mark.usefixtures("ticking")
+
 BAD = b"forbidden"
 
 
@@ -35,14 +37,14 @@ def _board(folder: Path, version: int, head: int = 128) -> Board:
     params=[(4, 0), (4, 128), (5, 0), (5, 128)],
     ids=["3.1.1, no head", "3.1.1", "MQTT 5, no head", "MQTT 5"],
 )
-def board(tmp_path: Path, ticking: None, request: pytest.FixtureRequest) -> Iterator[Board]:
+def board(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Board]:
     board = _board(tmp_path, *request.param)
     yield board
     assert board.broker.complaints == []
 
 
 @pytest.fixture
-def refusing(tmp_path: Path, ticking: None) -> Iterator[Board]:
+def refusing(tmp_path: Path) -> Iterator[Board]:
     """A board whose broker refuses by reason code."""
     board = _board(tmp_path, 5)
     board.broker.refuses = True

@@ -36,6 +36,8 @@ from spool.board import Board
 from spool.model_broker import Broker
 from unit.test_interrupts import CtrlC, at_each_line
 
+pytestmark = pytest.mark.usefixtures("ticking")
+
 TOPICS = (b"t", b"a/longer/topic")
 PATIENCE = 2000  # polls
 ACCESS = flash.access
@@ -219,7 +221,7 @@ def test_a_payload_that_is_no_bytes_is_named(spool: Spool) -> None:
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("size", [*range(120, 135), *range(16384, 16388)])
 def test_the_largest_record_is_the_one_that_the_client_takes(
-    tmp_path: Path, ticking: None, size: int, version: int
+    tmp_path: Path, size: int, version: int
 ) -> None:
     board = Board(tmp_path, version, segment=20000)
     board.client_options["tx_size"] = size
@@ -257,9 +259,7 @@ def test_a_client_that_has_begun_its_work_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_no_other_message_has_an_identifier_of_a_record(
-    tmp_path: Path, ticking: None, version: int
-) -> None:
+def test_no_other_message_has_an_identifier_of_a_record(tmp_path: Path, version: int) -> None:
     """They survive a reboot, so that another message would be taken for a repetition."""
     with mock.patch("random.getrandbits", return_value=32765):
         board = Board(tmp_path, version)
@@ -292,9 +292,7 @@ class _Watched(Broker):
 
 
 @pytest.mark.parametrize("polls", range(1, 30))
-def test_after_a_reboot_what_was_sent_is_sent_with_dup(
-    tmp_path: Path, ticking: None, polls: int
-) -> None:
+def test_after_a_reboot_what_was_sent_is_sent_with_dup(tmp_path: Path, polls: int) -> None:
     """Also the last of what was in flight when a message before it was acknowledged early."""
     broker = _Watched()
     board = Board(tmp_path, broker=broker)
@@ -318,9 +316,7 @@ def test_a_gate_that_is_set_already_is_not_lost_silently(tmp_path: Path) -> None
     assert client.gate is gate
 
 
-def test_a_full_flash_gives_back_the_room_of_settled_records(
-    tmp_path: Path, ticking: None
-) -> None:
+def test_a_full_flash_gives_back_the_room_of_settled_records(tmp_path: Path) -> None:
     board = Board(tmp_path, head=128)
 
     def write(*arguments: Any) -> None:
@@ -338,9 +334,7 @@ def test_a_full_flash_gives_back_the_room_of_settled_records(
     assert (board.spool.stats.refused, board.spool.stats.dropped) == (0, 0)
 
 
-def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(
-    tmp_path: Path, ticking: None
-) -> None:
+def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(tmp_path: Path) -> None:
     board = Board(tmp_path, segment=512, head=0)
     board.publish(*range(40))
     board.spool.close()
@@ -357,7 +351,7 @@ def test_a_record_that_rots_in_a_segment_is_counted_and_passed_over(
 
 
 @pytest.fixture
-def board(tmp_path: Path, ticking: None) -> Board:
+def board(tmp_path: Path) -> Board:
     """With durable=False, and online."""
     board = Board(tmp_path, durable=False)
     board.poll(20)
@@ -457,7 +451,7 @@ def _all_arrive(board: Board) -> None:
 
 
 @pytest.fixture
-def offline(tmp_path: Path, ticking: None) -> Board:
+def offline(tmp_path: Path) -> Board:
     """A board whose records go to segments, and stay there."""
     board = Board(tmp_path, segment=512, head=0)
     board.broker.up = False
@@ -537,9 +531,7 @@ def test_a_segment_that_cannot_be_opened_for_lack_of_memory_is_read_later(offlin
 
 
 @ways
-def test_a_segment_that_cannot_be_read_now_is_read_later(
-    failing: _Flash, tmp_path: Path, ticking: None
-) -> None:
+def test_a_segment_that_cannot_be_read_now_is_read_later(failing: _Flash, tmp_path: Path) -> None:
     """Meanwhile the connection lives, and what comes in is handled."""
     taken: list[bytes] = []
     board = Board(tmp_path, on=lambda m: taken.append(m.payload), segment=512, head=0)
@@ -557,7 +549,7 @@ def test_a_segment_that_cannot_be_read_now_is_read_later(
 @pytest.mark.parametrize("polls", [0, 10, 14])
 @ways
 def test_a_segment_that_cannot_be_read_at_the_start_is_read_later(
-    failing: _Flash, polls: int, tmp_path: Path, ticking: None
+    failing: _Flash, polls: int, tmp_path: Path
 ) -> None:
     """Even if others are read and removed, and the board starts again."""
     board = Board(tmp_path, segment=512, head=0)
@@ -580,7 +572,7 @@ def test_a_segment_that_cannot_be_read_at_the_start_is_read_later(
 @pytest.mark.parametrize("polls", range(8, 24))
 @ways
 def test_what_is_past_pubrec_and_read_late_comes_once(
-    failing: _Flash, polls: int, tmp_path: Path, ticking: None
+    failing: _Flash, polls: int, tmp_path: Path
 ) -> None:
     """The broker may have released it: only PUBREL may be sent again."""
     board = Board(tmp_path, segment=512, head=0)
@@ -601,9 +593,7 @@ def test_what_is_past_pubrec_and_read_late_comes_once(
     ids=" ".join,
     indirect=True,
 )
-def test_the_newest_files_are_read_again_at_the_start(
-    failing: _Flash, tmp_path: Path, ticking: None
-) -> None:
+def test_the_newest_files_are_read_again_at_the_start(failing: _Flash, tmp_path: Path) -> None:
     """A spool that began without them would write over them, or send records again."""
     board = Board(tmp_path, segment=4096, head=128 if failing.name == "head" else 0)
     board.broker.acks = False
@@ -618,9 +608,7 @@ def test_the_newest_files_are_read_again_at_the_start(
 
 
 @pytest.mark.parametrize("failing", [("open", "head")], ids=["open"], indirect=True)
-def test_a_head_that_is_made_again_keeps_its_records(
-    failing: _Flash, tmp_path: Path, ticking: None
-) -> None:
+def test_a_head_that_is_made_again_keeps_its_records(failing: _Flash, tmp_path: Path) -> None:
     board = Board(tmp_path)
     board.broker.up = False
     board.publish(0, 1)
@@ -641,7 +629,7 @@ def test_a_head_that_is_made_again_keeps_its_records(
 
 @ways
 def test_a_segment_that_can_never_be_read_is_given_up_for_the_others(
-    failing: _Flash, tmp_path: Path, ticking: None
+    failing: _Flash, tmp_path: Path
 ) -> None:
     board = Board(tmp_path, segment=512, head=0)
     board.broker.up = False
@@ -658,7 +646,7 @@ def test_a_segment_that_can_never_be_read_is_given_up_for_the_others(
 
 @ways
 def test_records_past_pubrec_that_can_never_be_read_hold_up_no_other(
-    failing: _Flash, tmp_path: Path, ticking: None
+    failing: _Flash, tmp_path: Path
 ) -> None:
     board = Board(tmp_path, segment=512, head=0)
     board.publish(*range(40), qos=2)
@@ -711,7 +699,7 @@ def test_a_segment_that_cannot_be_begun_for_lack_of_memory_is_begun_later(
 
 @pytest.mark.parametrize(("head", "qos"), [(0, 1), (128, 2)])
 def test_ctrl_c_anywhere_loses_and_doubles_nothing(
-    head: int, qos: int, tmp_path: Path, ticking: None, monkeypatch: pytest.MonkeyPatch
+    head: int, qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the program goes on, with the same spool."""
     monkeypatch.setattr(flash.os, "fsync", lambda fd: None)  # which would take a minute
