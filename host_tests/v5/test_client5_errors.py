@@ -68,46 +68,18 @@ def test_the_broker_hears_which_rule_it_broke(clock: Clock, data: str, code: int
 
 
 # The names of section 2.4
-NAMES = dict(
-    enumerate(
-        """Unspecified error
-Malformed Packet
-Protocol Error
-Implementation specific error
-Unsupported Protocol Version
-Client Identifier not valid
-Bad User Name or Password
-Not authorized
-Server unavailable
-Server busy
-Banned
-Server shutting down
-Bad authentication method
-Keep Alive timeout
-Session taken over
-Topic Filter invalid
-Topic Name invalid
-Packet Identifier in use
-Packet Identifier not found
-Receive Maximum exceeded
-Topic Alias invalid
-Packet too large
-Message rate too high
-Quota exceeded
-Administrative action
-Payload format invalid
-Retain not supported
-QoS not supported
-Use another server
-Server moved
-Shared Subscriptions not supported
-Connection rate exceeded
-Maximum connect time
-Subscription Identifiers not supported
-Wildcard Subscriptions not supported""".splitlines(),
-        start=0x80,
-    )
-)
+_NAMES = """
+Unspecified error, Malformed Packet, Protocol Error, Implementation specific error, Unsupported
+Protocol Version, Client Identifier not valid, Bad User Name or Password, Not authorized, Server
+unavailable, Server busy, Banned, Server shutting down, Bad authentication method, Keep Alive
+timeout, Session taken over, Topic Filter invalid, Topic Name invalid, Packet Identifier in use,
+Packet Identifier not found, Receive Maximum exceeded, Topic Alias invalid, Packet too large,
+Message rate too high, Quota exceeded, Administrative action, Payload format invalid, Retain not
+supported, QoS not supported, Use another server, Server moved, Shared Subscriptions not
+supported, Connection rate exceeded, Maximum connect time, Subscription Identifiers not
+supported, Wildcard Subscriptions not supported
+"""
+NAMES = dict(enumerate(" ".join(_NAMES.split()).split(", "), 0x80))
 
 # CONNACK refuses
 
