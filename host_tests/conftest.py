@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest import runner
@@ -188,15 +188,19 @@ def interpreter_command(name: str, heap: str) -> list[str]:
     return found
 
 
+def ran(command: Sequence[object], **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, however it ends."""
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, **more
+    )
+
+
 def printed(
     name: str, heap: str, *words: object, folders: Iterable[Path] = (), timeout: float = 60
 ) -> str:
     """Return what an interpreter prints that imports from `folders`; it must end well."""
-    done = subprocess.run(
-        [*interpreter_command(name, heap), *map(str, words)],
-        env=interpreter.environment(*folders),
-        capture_output=True, text=True, timeout=timeout, check=False,
-    )  # fmt: skip
+    command = [*interpreter_command(name, heap), *map(str, words)]
+    done = ran(command, env=interpreter.environment(*folders), timeout=timeout)
     assert done.returncode == 0, interpreter.last_words(done)
     return done.stdout
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from conftest import ran
 from flatmq_tools import boards, bytecode, contents, interpreter
 from flatmq_tools.errors import ToolError
 
@@ -80,10 +80,11 @@ def test_a_module_of_the_sketch_keeps_its_lines_and_its_assertions(
     """The client has neither: they would take memory."""
     (sketch / "helper.py").write_text("def check():\n    pass\n    assert not 5, 'five'\n")
     (tmp_path / "helper.mpy").write_bytes(contents.contents(sketch, {})["/helper.mpy"])
-    done = subprocess.run(
+    done = ran(
         [*(interpreter.command("64k") or []), "-c", "import helper; helper.check()"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        timeout=60,
+    )
     assert 'File "helper", line 3, in check\nAssertionError: five' in done.stdout + done.stderr
 
 

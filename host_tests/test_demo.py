@@ -15,7 +15,7 @@ import pytest
 
 import sizes
 import typed_command
-from conftest import BROKERS, LIB, ROOT, SharedBrokers
+from conftest import BROKERS, LIB, ROOT, SharedBrokers, ran
 from flatmq_tools import demo, interpreter
 from flatmq_tools.broker import Broker
 
@@ -24,14 +24,11 @@ DEADLINE = 120  # seconds
 
 def _demo(readings: int, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flatmq_tools.cli", "demo", "--readings", str(readings)]
-    return subprocess.run(
+    return ran(
         command,
         env={**interpreter.environment(LIB, ROOT / "tools"), "COLUMNS": "200", **variables},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=DEADLINE,
-        check=False,
     )
 
 

@@ -11,7 +11,6 @@ import os
 import random
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ import click
 import pytest
 
 import flatmq
-from conftest import LIB, ROOT
+from conftest import LIB, ROOT, ran
 from flatmq_rigs import headlines
 from flatmq_rigs.__main__ import main as rigs
 from flatmq_rigs.results import markers
@@ -292,13 +291,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site with the options of `make docs`, and return its folder."""
     folder = tmp_path_factory.mktemp("site")
     (options,) = re.findall(r"-m mkdocs build (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
-    built = subprocess.run(
+    built = ran(
         [sys.executable, "-m", "mkdocs", "build", *shlex.split(options), "--site-dir", folder],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
     return folder

@@ -22,7 +22,7 @@ from mpremote import mip
 
 import flatmq
 import sizes
-from conftest import LIB, ROOT, interpreter_command
+from conftest import LIB, ROOT, interpreter_command, ran
 from flatmq_rigs import packages
 from flatmq_tools import bytecode, interpreter
 
@@ -218,19 +218,11 @@ def _install(package: str, folder: Path) -> None:
     ]
     with serial_board(folder) as device:
         mpremote = [sys.executable, "-m", "mpremote", "connect", device, "resume"]
-        done = subprocess.run(
-            [*mpremote, "mip", "install", package],
-            capture_output=True,
-            text=True,
-            timeout=ANSWER,
-            check=False,
-        )
+        done = ran([*mpremote, "mip", "install", package], timeout=ANSWER)
         assert done.returncode == 0, done.stdout + done.stderr
-        done = subprocess.run(
-            [*mpremote, "exec", f"for name in {names}: __import__(name)\n"
-             "import flatmq; print(flatmq.__file__, flatmq.__version__)"],
-            capture_output=True, text=True, timeout=ANSWER, check=False,
-        )  # fmt: skip
+        code = f"for name in {names}: __import__(name)\nimport flatmq; "
+        code += "print(flatmq.__file__, flatmq.__version__)"
+        done = ran([*mpremote, "exec", code], timeout=ANSWER)
     (first,) = (installed / "flatmq").glob("__init__.*")
     expected = f"{first} {flatmq.__version__}"
     assert done.stdout.strip() == expected, done.stdout + done.stderr

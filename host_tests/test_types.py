@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from conftest import LIB
+from conftest import LIB, ran
 
 PATIENCE = 120.0  # seconds that a check may take
 
@@ -20,14 +19,11 @@ def _check(folder: Path, source: str) -> str:
     (folder / "program.py").write_text(source)
     settings = folder / "mypy.ini"
     settings.write_text("[mypy]\nstrict = True\n")
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "mypy", "--config-file", str(settings), "program.py"],
         cwd=folder,
         env={**os.environ, "MYPYPATH": str(packages)},
-        capture_output=True,
-        text=True,
         timeout=PATIENCE,
-        check=False,
     )
     return done.stdout
 
@@ -66,12 +62,9 @@ client.subscribe(b"a", qos=1)
 
 def test_the_stub_of_port_tells_what_is_there() -> None:
     """mypy's own comparison of a stub with the module that it is for."""
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "mypy.stubtest", "--concise", "flatmq.port"],
         env={**os.environ, "MYPYPATH": str(LIB), "PYTHONPATH": str(LIB)},
-        capture_output=True,
-        text=True,
         timeout=PATIENCE,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import typed_command
-from conftest import ROOT, interpreter_command, library
+from conftest import ROOT, interpreter_command, library, ran
 from flatmq_tools import broker, crashes, remote_logs
 from flatmq_tools.desk_client import Desk
 from flatmq_tools.interpreter import environment
@@ -49,14 +49,11 @@ def test_the_page_keeps_its_word(running: broker.Broker, tmp_path: Path) -> None
     (tmp_path / "greenhouse.py").write_text(program.replace("guard(main)", "guard(main, 0)"))
     for _ in range(2):
         assert retained(running.host, running.port, "dev/greenhouse/crash") is None
-        done = subprocess.run(
+        done = ran(
             [*interpreter_command("micropython", "128k"), "greenhouse.py"],
             cwd=tmp_path,
             env=environment(library("micropython")),
-            capture_output=True,
-            text=True,
             timeout=DEADLINE,
-            check=False,
         )
         assert done.returncode == 1, done.stderr
         assert "IndexError" in done.stdout

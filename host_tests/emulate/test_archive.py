@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from conftest import ran
 from emulate.files import BOOT, ESP32, unpack
 from flatmq_tools import boards, interpreter
 from flatmq_tools.emulate import archive, qemu
@@ -48,9 +48,7 @@ def test_modules_are_found_in_the_flash(tmp_path: Path) -> None:
     (folder / "esp32.py").write_text(ESP32.format(flash=str(flash)))
     command = interpreter.command("256k")
     assert command is not None
-    done = subprocess.run(
-        [*command, "-c", PROGRAM], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = ran([*command, "-c", PROGRAM], cwd=folder)
     assert done.stdout.splitlines() == [
         "a boot.py of a sketch",
         f"3 /lib {len(FILES['/one.py'])}",

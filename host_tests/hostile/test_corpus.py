@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sizes
-from conftest import ROOT
+from conftest import ROOT, ran
 from flatmq_tools import interpreter
 from hostile import chance, corpus, judge, mutants
 
@@ -65,13 +65,10 @@ def test_what_differs_on_micropython_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 def run(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Have another process go about it with the client that lies there."""
-    return subprocess.run(
+    return ran(
         [sys.executable, "-m", *arguments],
         env=interpreter.environment(library, HERE.parent, ROOT / "tools"),
-        capture_output=True,
-        text=True,
         timeout=200,
-        check=False,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from conftest import interpreter_command
+from conftest import interpreter_command, ran
 from flatmq_tools import broker, contents, desk_client, interpreter
 from flatmq_tools.ota import package, push
 
@@ -100,10 +99,7 @@ class Desk:
 
     def life(self, pieces: int = 0) -> str:
         """Have the board run until it is reset or its sketch ends; return what it printed."""
-        done = subprocess.run(
-            self.command(pieces),
-            cwd=self.board, capture_output=True, text=True, timeout=_DEADLINE, check=False,
-        )  # fmt: skip
+        done = ran(self.command(pieces), cwd=self.board, timeout=_DEADLINE)
         assert done.returncode == 0, interpreter.last_words(done)
         return done.stdout
 

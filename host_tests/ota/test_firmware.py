@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import slots
-from conftest import interpreter_command
+from conftest import interpreter_command, ran
 from flatmq import port
 from flatmq_tools.ota import package, push
 from ota.board import Board
@@ -271,9 +270,9 @@ def test_firmware_that_cannot_load_what_is_on_the_board(key_file: Path, tmp_path
     assert "/lib/slots_esp32.mpy" not in package.slotted({"/main.py": b""}, "pico_w", public)
     (tmp_path / "slots.mpy").write_bytes(b"M\7" + files["/lib/slots.mpy"][2:])
     (tmp_path / "boot.py").write_bytes(b"import fake_machine\n" + files["/boot.py"])
-    done = subprocess.run(
+    done = ran(
         [*interpreter_command("micropython", "100k"), tmp_path / "boot.py"],
         env={"MICROPYPATH": f"{tmp_path}:{HERE}"},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        timeout=60,
+    )
     assert "Reset:" in done.stdout

@@ -21,7 +21,7 @@ import pytest
 
 import sizes
 import typed_command
-from conftest import ROOT
+from conftest import ROOT, ran
 from flatmq import Client
 from flatmq_tools import boards, ports, settings
 from flatmq_tools.broker import LOOPBACK, find_mosquitto
@@ -322,10 +322,7 @@ def _make(desk: Desk, words: tuple[str, ...]) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     stamps = {f"-o.venv/{name}" for name in re.findall(r"\$\(VENV\)/(\w+\.stamp)", makefile)}
     assert len(stamps) > 3
-    done = subprocess.run(
-        ["make", *sorted(stamps), target, *given, "READINGS=3"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ran(["make", *sorted(stamps), target, *given, "READINGS=3"], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import typed_command
+from conftest import ran
 from typed_command import PATIENCE
 
 _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "BROKER", "SPARK_MASTER", "MICROPYTHON")
@@ -46,15 +47,12 @@ class Installed:
         self, program: str, *arguments: object, status: int = 0
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment, which must end with that status."""
-        done = subprocess.run(
+        done = ran(
             self._command(program, arguments),
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=PATIENCE,
-            check=False,
         )
         assert done.returncode == status, done.stdout + done.stderr
         return done
