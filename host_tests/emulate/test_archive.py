@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ran
+from conftest import interpreter_command, ran
 from emulate.files import BOOT, ESP32, unpack
-from flatmq_tools import boards, interpreter
+from flatmq_tools import boards
 from flatmq_tools.emulate import archive, qemu
 from flatmq_tools.errors import ToolError
 
@@ -46,9 +46,7 @@ def test_modules_are_found_in_the_flash(tmp_path: Path) -> None:
     kept = {file.name for file in folder.iterdir()}
     assert kept == {"main.py", "boot.py", "settings.json"}
     (folder / "esp32.py").write_text(ESP32.format(flash=str(flash)))
-    command = interpreter.command("256k")
-    assert command is not None
-    done = ran([*command, "-c", PROGRAM], cwd=folder)
+    done = ran([*interpreter_command("micropython", "256k"), "-c", PROGRAM], cwd=folder)
     assert done.stdout.splitlines() == [
         "a boot.py of a sketch",
         f"3 /lib {len(FILES['/one.py'])}",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conftest import PYTHONS
+from conftest import PYTHONS, interpreter_command
 from flatmq_rigs.links import Listening
 from flatmq_tools import bytecode, interpreter
 from scenario_child import ScenarioError, converse
@@ -150,17 +149,10 @@ class Bench:
         return row
 
     def _command(self, case: Case, stage: Stage, token: str) -> list[str]:
-        if case.python == "cpython":
-            command = [sys.executable]
-        else:
-            found = interpreter.command(heap(case.scenario, case.broker))
-            if found is None:
-                raise interpreter.InterpreterError(interpreter.MISSING)
-            command = found
         # What a failed handshake loads on top of all else is met by chance.
         twice = case.scenario.twice or (case.broker in OVER and case.scenario.module == "often")
         return [
-            *command,
+            *interpreter_command(case.python, heap(case.scenario, case.broker)),
             "-m",
             "fault_env",
             case.scenario.module,
