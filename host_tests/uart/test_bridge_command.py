@@ -103,12 +103,12 @@ def test_it_bridges_shows_what_is_printed_and_ends(how: signal.Signals, near: Br
         assert board.hear(DATA)[:1] == b"\x20"
         process.send_signal(how)
         board.hear(CLOSE)
-        told = output(process)
-    assert process.returncode == 0, told
-    assert "board | booting \ufffd[31m\n" in told
-    assert f"connected to {near.address}" in told
-    assert "1 connections, 0 lost" in told
-    assert "secret" not in told
+        said = output(process)
+    assert process.returncode == 0, said
+    assert "board | booting \ufffd[31m\n" in said
+    assert f"connected to {near.address}" in said
+    assert "1 connections, 0 lost" in said
+    assert "secret" not in said
 
 
 def test_a_terminal_shows_the_state(near: Broker) -> None:
