@@ -494,6 +494,37 @@ def test_a_broker_that_takes_no_answers(clock: Clock, writer: log.Writer) -> Non
     assert writer.next_offset == count
 
 
+def test_waiting_for_such_a_broker_is_no_spin(clock: Clock, writer: log.Writer) -> None:
+    bench = online(clock, writer)
+    bench.stream.room = 0
+    bench.feed(publish(4, b"", 1, 1))
+    bench.feed(publish(4, b"", 1, 2))
+    assert writer.synced == 2
+    bench.client.poll(50)
+    assert bench.link.waits[-1:] == [(50, True)]
+
+
+def test_a_broker_that_waits_for_no_answer_is_read_after_a_pause(
+    clock: Clock, writer: log.Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that may wait is read at once, or it would send only so many in each pause."""
+    pauses: list[float] = []
+    monkeypatch.setattr(receive.time, "sleep", pauses.append)
+
+    def paused(count: int) -> bool:
+        pauses.clear()
+        packets = [publish(4, b"", 1, i + 1) for i in range(count)]
+        bench.stream.incoming.append(b"".join(packets))
+        bench.client.poll(50)
+        return bool(pauses)
+
+    bench = online(clock, writer)
+    assert [paused(count) for count in (1, 20, 63, 64, 1, 20)] == [False] * 3 + [True] * 3
+    bench.lose()
+    again(bench)
+    assert not paused(20)
+
+
 # Messages that break a rule
 
 NAMES = [b"t", b"t/+", b"t/#", b"t\0", b"", b"t\xff"]

@@ -27,6 +27,10 @@ CHUNK = 256 * 1024  # bytes per read, at most
 DELAY_MS = 5  # a message waits this long for others to share its sync, at most
 AT_ONCE = 10  # so many messages are synced at once: a broker may allow 20 in flight
 _MUCH = 1 << 20  # bytes that are synced at once
+# From a broker that has sent so many without an answer, the next ones come in a pause as well, and
+# a read brings more: waking up and syncing for each few costs more than taking them.
+_FLOOD = 64
+_PAUSE_S = 0.001
 
 # By the first byte of a packet: the size of its packet identifier, or not for the loop.
 _OTHER = 255
@@ -90,6 +94,7 @@ class Bulk(_Base):
         self._since = 0  # ns: when the oldest of what is not synced came, 0 if all is synced;
         self._unsynced = 0  # its size in bytes,
         self._unanswered = 0  # and how many messages of it are to be acknowledged
+        self._floods = False  # whether so many came in one read of this connection
         self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
         self._leaving = False
@@ -107,9 +112,12 @@ class Bulk(_Base):
         if ms and self._since:
             left = self._since + self._delay_ns - time.monotonic_ns()
             ms = min(ms, max(0, -(-left // 1_000_000)))
+        before = self.messages
         moved = super().poll(ms)
-        if self._since and not self.acks:  # else the client has asked
+        if self._since:  # the client has not asked: there are no answers, or they cannot leave
             self._answers_may_leave(None)
+        if ms and self._floods and self.messages != before:
+            time.sleep(_PAUSE_S)
         return moved
 
     def disconnect(self, timeout_ms: int = 1000, *args: Any, **more: Any) -> bool:
@@ -143,6 +151,7 @@ class Bulk(_Base):
         """
         if same is not None:
             self._unanswered = 0  # the client has dropped those of the last connection
+            self._floods = False
             self._piecemeal.clear()
             if not self.session_present:
                 self._forgotten()
@@ -161,6 +170,7 @@ class Bulk(_Base):
         self.messages += count
         self._unsynced += len(body)
         self._unanswered += answers
+        self._floods = self._floods or answers >= _FLOOD
         if not self._since:
             self._since = time.monotonic_ns()
 

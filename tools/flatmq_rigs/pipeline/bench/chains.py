@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from flatmq_tools import broker
-from flatmq_tools.pipeline import sinks
+from flatmq_tools.pipeline import receive, sinks
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.log import Writer
 from flatmq_tools.pipeline.options import Settings, parse
@@ -41,7 +41,6 @@ from .paho_ingest import PahoIngest
 
 PARTS = ("broker", "receiver", "JVM", "workers", "driver")
 WARM = 20_000  # messages that go through before a chain is measured
-_CHUNK = 32 * 1024  # bytes of a read from memory
 _LOOK = 0.05  # s; a look costs this process some CPU, which counts as the driver's
 _TRIGGER = 1.0  # s, as of `flatmq pipeline run`
 
@@ -237,7 +236,7 @@ class _Memory:
 
     def readinto(self, buf: memoryview) -> int | None:
         """Read a chunk."""
-        n = min(len(buf), _CHUNK, len(self._data) - self._at)
+        n = min(len(buf), receive.CHUNK, len(self._data) - self._at)
         buf[:n] = self._data[self._at : self._at + n]
         self._at += n
         return n or None
