@@ -257,6 +257,24 @@ def test_a_session_that_is_lost(writer: log.Writer) -> None:
                 bench.lose()
 
 
+def test_a_disk_that_does_not_take_what_was_granted(writer: log.Writer) -> None:
+    """Without it the next ingest would subscribe again, and get all retained messages again."""
+    note = writer.folder / "subscribed.json"
+    note.with_suffix(".new").mkdir()
+    with fake_clock() as clock:
+        bench = Bench(clock)
+        worker = Ingest(writer, ("there", 1883), ["t"], link=bench.link)
+        bench.client = worker.client
+        bench.online()
+        bench.stream.incoming.append(peer.suback(bench.sent()[0].pid, 1))
+        for _ in range(2):
+            with pytest.raises(OSError):
+                worker.poll()
+        note.with_suffix(".new").rmdir()
+        worker.poll()
+    assert worker.subscribed and note.exists()
+
+
 # What MQTT 5 has besides
 
 

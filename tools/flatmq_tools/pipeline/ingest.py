@@ -219,11 +219,12 @@ class Ingest:
                 self.say(f"{reason}, which it has granted before: trying again")
             return
         self._refused = ""
-        self._remembered = self._known = True
+        self._known = True
         if not self._clean:  # with a clean session there is nothing to come back to
             draft = self._note.with_suffix(".new")
             draft.write_text(json.dumps(self._wanted), encoding="utf-8")
             draft.replace(self._note)
+        self._remembered = True  # only now: a disk that takes nothing is tried again
 
     def background(self) -> None:
         """Poll in a thread until `stop`. `check` raises what ended it.
