@@ -7,9 +7,11 @@ import re
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -38,7 +40,7 @@ from flatmq_tools.pipeline.run import Plan
 from flatmq_tools.pipeline.state import taking
 from flatmq_tools.pipeline.state.snapshots import Snapshots
 from pipeline.messages import START, Message, count, land, land_boards, pack, read, reading
-from pipeline.mqtt import broker, publish, until
+from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.runs import Panic, said, shared, started, typed
 from pipeline.test_landing import scraped
 
@@ -233,6 +235,27 @@ def test_a_job_that_cannot_be_started_at_first_stops_no_other(
         assert running.failed.startswith("the job windows has failed: ") and running.up()
         in_the_way.unlink()
         until(lambda: running.look() or not running.failed)
+
+
+def test_a_batch_that_does_not_end_is_reported(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_LONG", 0.5)
+    said: list[str] = []
+    ends = threading.Event()
+    work = delta_batches.work
+
+    def hang(*parts: Any) -> list[Any]:
+        assert ends.wait(PATIENCE)
+        return work(*parts)
+
+    monkeypatch.setattr(delta_batches, "work", hang)
+    land_boards(tmp_path, 5, tmp_path / "log")
+    with started(spark, Plan(tmp_path, jobs=["measurements"]), say=said.append) as running:
+        until(lambda: running.look() or len(said) == 2)
+        ends.set()
+        until(lambda: running.look() or count(tmp_path / "measurements") == 5)
+    assert all(line.startswith("the job measurements has been at one batch") for line in said)
 
 
 def test_what_fails_beside_the_jobs_stops_none_and_is_tried_again(

@@ -55,6 +55,7 @@ _LOOK = 0.25  # s between two looks at the queries
 _DRAIN = 60.0  # s, without a signal
 _OFTEN = 0.1  # s between two commits of raw, at least
 _SOON = 1.0  # s: after a signal no longer interval between two batches is waited for
+_LONG = 600.0  # s in one batch, after which it is reported, and after twice as long again
 _OWN = re.compile(r"flatmq_tools\.[\w.]+: ")  # an error of ours, in a trace
 _PAUSE = 5.0  # s before a job that has ended is started again,
 _PAUSE_MOST = 600.0  # and at most, as it is doubled each time;
@@ -114,6 +115,9 @@ class _Job:
         self.error = ""  # why it has failed, until it works again,
         self.full = False  # or whether a disk was full
         self.pause = _PAUSE  # s before the next try
+        self._last: int | None = None  # the batch that it has done last,
+        self._since = 0.0  # since when it is that one, or nothing is to be done,
+        self._patience = _LONG  # and s until that is reported
 
     def begin(self) -> None:
         """Start the query, also again."""
@@ -128,6 +132,22 @@ class _Job:
             "addBatch" in json.loads(p.json)["durationMs"] for p in self.query.recentProgress
         )
         return done or str(self.query.status["message"]).startswith("Waiting for")
+
+    def hangs(self, last: int | None) -> str:
+        """Return a line if it has been at one batch for long; empty if not, or if it was said.
+
+        last  the batch that it has done last
+        """
+        now = time.monotonic()
+        if last != self._last or not self.query.status["isTriggerActive"]:
+            self._last, self._since, self._patience = last, now, _LONG
+        if now - self._since < self._patience:
+            return ""
+        self._patience *= 2
+        return (
+            f"the job {self.name} has been at one batch for {(now - self._since) / 60:,.0f} min, "
+            "and its tables wait; if it does not end, start the run again, which does it again"
+        )
 
 
 class Run:
@@ -246,6 +266,8 @@ class Run:
                 self._note(job.query)
                 if not job.query.isActive:
                     self._ended(job, job.query.exception())
+                elif text := job.hangs(self._seen.get(job.name)):
+                    self.say(text)
         self._resume()
         if "health" in self._plan.jobs and not self.paused:
             self._aside("health", self._known.look)
