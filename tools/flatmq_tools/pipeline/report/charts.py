@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,7 +30,8 @@ _Y: dict[str, Any] = {
     "field": "v", "type": "quantitative",
     "scale": {"domain": {"expr": "[ylo, yhi]"}, "zero": False, "nice": 4},
     "axis": {"title": None, "tickCount": 4, "domain": False, "ticks": False,
-             "format": ",~r"},
+             "tickMinStep": {"expr": "log"},
+             "labelExpr": "format(log ? pow(10, datum.value) : datum.value, ',~r')"},
 }  # fmt: skip
 _COLOUR = {"field": "c", "type": "nominal", "scale": None}
 _LAYERS: list[dict[str, Any]] = [
@@ -53,7 +55,7 @@ _LAYERS: list[dict[str, Any]] = [
 @functools.cache
 def drawing() -> Any:
     """Return what Vega draws: data sets and bounds that the page fills."""
-    bounds = [{"name": name, "value": 0} for name in ("xlo", "xhi", "ylo", "yhi")]
+    bounds = [{"name": name, "value": 0} for name in ("xlo", "xhi", "ylo", "yhi", "log")]
     return vl_convert.vegalite_to_vega(
         {
             "$schema": "https://vega.github.io/schema/vega-lite/v6.json", "width": "container",
@@ -97,14 +99,15 @@ def fleet(figures: Figures) -> list[Chart]:
             lines=[("known by then", "quiet", [each.known for each in heard]),
                    ("heard", "teal", [each.heard for each in heard])],
         ))  # fmt: skip
-    delays = [[moment[n] for moment in figures.moments] for n in (2, 3, 4)]
-    most = max((ms for line in delays for ms in line if ms is not None), default=None)
     every = (start + figures.moments[0].at, width) if figures.moments else grid
-    if most is not None:
-        unit, size = ("s", 1000) if most >= 10_000 else ("ms", 1)
-        shown = [[None if ms is None else ms / size for ms in line] for line in delays]
-        names = zip(("median", "95 %", "99 %"), ("teal", "amber", "red"), shown, strict=True)
-        found.append(_chart("Delay", "from measuring to arrival", unit, every, lines=names))
+    delays = [
+        (name, colour, [None if m[n] is None else m[n] / 1000 for m in figures.moments])
+        for n, name, colour in ((2, "median", "teal"), (3, "95 %", "amber"), (4, "99 %", "red"))
+    ]
+    if any(s is not None for *_, line in delays for s in line):
+        # From some ms to days, where boards were without a network or a clock is wrong.
+        note = "from measuring to arrival"
+        found.append(_chart("Delay", note, "s", every, lines=delays, log=True))
     if any(losses):
         found.append(_chart(
             "Messages lost", f"found missing per {numbers.duration(width)}", "", every,
@@ -176,14 +179,17 @@ def value(of: Quantity, grid: tuple[float, float], colours: Sequence[str]) -> Ch
 def _chart(
     title: str, note: str, unit: str, grid: tuple[float, float],
     lines: Iterable[tuple[str, str, Line]] = (), bars: Iterable[tuple[str, str, Line]] = (),
-    areas: Iterable[tuple[str, str, Line, Line]] = (), zero: bool = True,
+    areas: Iterable[tuple[str, str, Line, Line]] = (), zero: bool = True, log: bool = False,
 ) -> Chart:  # fmt: skip
     """Return a chart: names, names of colours, and points.
 
     grid  when the first stretch begins, and how long each is, in seconds
+    zero  whether the bounds include 0
+    log   the bounds are powers of ten; what is not above 0 is at the lower one
     """
     made: Chart = {
         "title": title, "note": note, "unit": unit, "at": grid[0], "step": grid[1],
+        "log": log,
         "lines": [[name, colour, short(line)] for name, colour, line in lines],
         "bars": [[name, colour, short(line)] for name, colour, line in bars],
         "areas": [[name, colour, short(low), short(high)] for name, colour, low, high in areas],
@@ -191,7 +197,10 @@ def _chart(
     every = [line for of in ("lines", "bars", "areas") for each in made[of] for line in each[2:]]
     found = [number for line in every for number in line if number is not None]
     low, high = min(found, default=0), max(found, default=0)
-    if zero:
+    if log:
+        powers = [math.log10(number) for number in found if number > 0] or [0.0]
+        low, high = math.floor(min(powers)), math.floor(max(powers)) + 1
+    elif zero:
         low, high = min(low, 0), max(high, 0)
     if low == high:  # in the middle, if it is one value all the time
         low, high = (low - (abs(low) or 1) / 10, high + (abs(high) or 1) / 10)

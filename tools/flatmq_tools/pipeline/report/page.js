@@ -124,7 +124,8 @@ function draw(box) {
   }
   for (const [, c, line] of chart.lines) {
     const name = ++number;
-    const [together, alone] = parts(chart, line, (v) => ({ v, c: colour(c), w: 1.8 }));
+    const [together, alone] = parts(chart, line, (v) => ({
+      v: chart.log ? Math.log10(Math.max(v, 10 ** chart.low)) : v, c: colour(c), w: 1.8 }));
     rows.lines.push(...together.map((row) => ({ ...row, part: `${name}/${row.part}` })));
     rows.dots.push(...alone);
   }
@@ -134,7 +135,7 @@ function draw(box) {
     labelFont: getComputedStyle(document.body).fontFamily } }, { ast: true });
   const end = chart.at + length * chart.step;
   const view = new vega.View(theme, { renderer: "svg", container: box, hover: false, expr: vega.expressionInterpreter })
-    .signal("xlo", 1000 * chart.at).signal("xhi", 1000 * end).signal("ylo", chart.low).signal("yhi", chart.high);
+    .signal("xlo", 1000 * chart.at).signal("xhi", 1000 * end).signal("ylo", chart.low).signal("yhi", chart.high).signal("log", Number(chart.log));
   for (const [name, of] of Object.entries(rows)) view.data(name, of);
   view.run();
   drawn.set(box, view);
