@@ -27,8 +27,8 @@ CHUNK = 256 * 1024  # bytes per read, at most
 DELAY_MS = 5  # a message waits this long for others to share its sync, at most
 AT_ONCE = 10  # so many messages are synced at once: a broker may allow 20 in flight
 _MUCH = 1 << 20  # bytes that are synced at once
-# From a broker that has sent so many without an answer, the next ones come in a pause as well, and
-# a read brings more: waking up and syncing for each few costs more than taking them.
+# Where so many came at once, the broker does not wait for answers. In a pause more come, for one
+# read and one sync: these cost more than to take a message.
 _FLOOD = 64
 _PAUSE_S = 0.001
 
@@ -94,7 +94,6 @@ class Bulk(_Base):
         self._since = 0  # ns: when the oldest of what is not synced came, 0 if all is synced;
         self._unsynced = 0  # its size in bytes,
         self._unanswered = 0  # and how many messages of it are to be acknowledged
-        self._floods = False  # whether so many came in one read of this connection
         self._piecemeal = bytearray()  # a message of which not all pieces have come,
         self._head = 0  # and where in it the payload begins
         self._leaving = False
@@ -116,7 +115,7 @@ class Bulk(_Base):
         moved = super().poll(ms)
         if self._since:  # the client has not asked: there are no answers, or they cannot leave
             self._answers_may_leave(None)
-        if ms and self._floods and self.messages != before:
+        if ms and self.messages - before >= _FLOOD:
             time.sleep(_PAUSE_S)
         return moved
 
@@ -151,7 +150,6 @@ class Bulk(_Base):
         """
         if same is not None:
             self._unanswered = 0  # the client has dropped those of the last connection
-            self._floods = False
             self._piecemeal.clear()
             if not self.session_present:
                 self._forgotten()
@@ -170,7 +168,6 @@ class Bulk(_Base):
         self.messages += count
         self._unsynced += len(body)
         self._unanswered += answers
-        self._floods = self._floods or answers >= _FLOOD
         if not self._since:
             self._since = time.monotonic_ns()
 
