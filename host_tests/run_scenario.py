@@ -29,6 +29,7 @@ class LinkedEnv(Env):
         self.settings = json.loads(options.get("tls", "null"))
         self.plain_port = int(options.get("plain", "0"))
         self.mask = options.get("mask")
+        self.clients = []
 
     def tls(self):
         """Return a TLS as the test needs it. A path after "@" is read here."""
@@ -55,7 +56,8 @@ class LinkedEnv(Env):
             options["link"] = WebSocket(self.host, self.port, tls=tls)
         elif "tls" not in options:
             options["tls"] = self.tls()
-        return super().client(name, *kind, **options)
+        self.clients.append(super().client(name, *kind, **options))
+        return self.clients[-1]
 
     def plain(self, name, **options):
         """A client without TLS, that is connected."""
@@ -67,6 +69,12 @@ class LinkedEnv(Env):
             self.port = secure
 
 
-module, function = sys.argv[1:3]
-scenario = getattr(__import__(module), function)
-start(scenario, LinkedEnv(dict(argument.split("=", 1) for argument in sys.argv[3:])))
+def run(env):
+    """Run the scenario, and disconnect the clients that it leaves."""
+    module, function = sys.argv[1:3]
+    getattr(__import__(module), function)(env)
+    for client in env.clients:
+        client.disconnect()
+
+
+start(run, LinkedEnv(dict(argument.split("=", 1) for argument in sys.argv[3:])))

@@ -137,6 +137,14 @@ class Env:
         if got != wanted:
             raise AssertionError(what + ": got " + repr(got) + ", wanted " + repr(wanted))
 
+    def raises(self, kind, call, *arguments):
+        """Return the exception of that kind that a call raises."""
+        try:
+            call(*arguments)
+        except kind as e:
+            return e
+        raise AssertionError("nothing was raised")
+
     def dropped(self, client, reports, wanted):
         """Fail unless the client has reported and counted these: (packet identifier, topic)."""
         self.equal(reports.seen, wanted, "dropped")

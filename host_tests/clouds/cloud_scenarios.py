@@ -23,10 +23,7 @@ def session(env):
             lambda: client.publish(topic, b"x", 2),
             lambda: client.subscribe(b"dev/pico-1/cmd", inbox.take, qos=2),
         ):
-            try:
-                call()
-            except ValueError as error:
-                print("@refused", error)
+            print("@refused", env.raises(ValueError, call))
     env.equal(client.error, None, "error")
     client.disconnect()
 

@@ -66,8 +66,6 @@ def each_gets_its_own(env):
         env.equal(ask(b"again"), True, "asked")
         env.until("the answer", lambda: answers[-1][0] == b"again", client, responder.client)
         env.equal(answers.pop(), (b"again", b"AGAIN"), "answer")
-    client.disconnect()
-    responder.client.disconnect()
 
 
 def nobody_answers(env):
@@ -88,5 +86,3 @@ def nobody_answers(env):
     client.request(env.name(b"ask"), b"next", lambda m: heard.append(m and m.payload))
     env.until("the answer", lambda: heard, client, responder.client)
     env.equal((answers, heard), ([None], [b"NEXT"]), "answers")
-    client.disconnect()
-    responder.client.disconnect()

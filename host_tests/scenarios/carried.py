@@ -89,8 +89,6 @@ def each_of_them(env):
         env.equal(none, [None] * 8 + [False], "without properties")
     env.equal(seen.payloads, [b"with", b"without"] * 3, "payloads")
     env.equal(len(seen.views), 1, "views: there is one, used again")
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def more_than_one_length_byte(env):
@@ -103,8 +101,6 @@ def more_than_one_length_byte(env):
     for carried in seen.carried:
         env.equal((carried[0], carried[5]), (b"x" * 200, b"C"), "content type, unit")
     env.equal(seen.payloads, [b"", b"x" * 100], "payloads")
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def with_a_message_in_pieces(env):
@@ -118,13 +114,11 @@ def with_a_message_in_pieces(env):
     for carried in seen.carried:
         env.equal((carried[0], carried[6]), (b"image/png", b"roof"), "content type, place")
     env.equal((publisher.error, subscriber.error), (None, None), "errors")
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def of_a_will(env):
     """A will carries properties as well. It comes after a DISCONNECT that asks for it, too."""
-    seen, subscriber, publisher = _pair(env)
+    seen, subscriber, _publisher = _pair(env)
     dying = env.client(b"d")
     dying.set_will(env.name(b"will"), b"gone", 1, False, Properties(content_type=b"text/plain"))
     dying.connect(timeout_ms=15000)
@@ -136,9 +130,6 @@ def of_a_will(env):
     env.until("the end", lambda: b"end" in seen.payloads, subscriber)
     came = [(seen.payloads[i], seen.carried[i][0]) for i in range(len(seen))]
     env.equal(came, [(b"gone", b"text/plain"), (b"end", None)], "will")
-    dying.disconnect()
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def of_a_client(env):
@@ -147,5 +138,3 @@ def of_a_client(env):
     env.published(publisher, env.name(b"t"), b"x", 1)
     env.arrive(seen, 1, subscriber)
     env.equal((subscriber.stats.connects, subscriber.error), (1, None), "connects, error")
-    publisher.disconnect()
-    subscriber.disconnect()

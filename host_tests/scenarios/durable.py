@@ -11,13 +11,10 @@ def exactly_once_over_a_crash(env):
 
     They arrive once each where the broker kept the session, at least once where it did not.
     """
-    inbox = env.Inbox()
     topic = env.name(b"once")
     subscriber = env.client(b"s", clean_session=False)
-    subscriber.subscribe(topic, inbox.take, qos=2)
-    subscriber.connect(timeout_ms=15000)
-    publisher = env.client(b"p", clean_session=False)
-    publisher.connect(timeout_ms=15000)
+    inbox = env.subscribed(subscriber, topic, 2)
+    publisher = env.online(b"p", clean_session=False)
     env.published(publisher, topic, b"0", 2)
     env.arrive(inbox, 1, subscriber)
     # A change that is answered has what was before it on disk: else the broker would come back
@@ -35,5 +32,3 @@ def exactly_once_over_a_crash(env):
     env.until("all", lambda: publisher.pending == 0, publisher)
     env.arrives(inbox, b"2", subscriber)
     env.equal(inbox.payloads(), [b"0", b"1", b"2"], "messages")
-    publisher.disconnect()
-    subscriber.disconnect()

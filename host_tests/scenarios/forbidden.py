@@ -58,8 +58,6 @@ def _mixed(env, qos, clean):
         if int(payload) % 2:
             env.equal(inbox.payloads().count(payload), 1, "copies at QoS 2 of " + repr(payload))
     env.equal(publisher.connected, True, "connected")
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def at_each_qos_in_a_clean_session(env):
@@ -95,7 +93,6 @@ def nothing_but_forbidden_messages(env):
     reports.seen.sort()  # which one is first is the broker's choice
     env.dropped(client, reports, sorted(wanted))
     env.arrives(inbox, b"good", client)
-    client.disconnect()
 
 
 def set_aside_by_hand(env):
@@ -115,4 +112,3 @@ def set_aside_by_hand(env):
     env.until("the rest", lambda: client.pending == 0, client)
     env.equal((client.stats.dropped, reports.seen[:1]), (1, reports.seen), "reports")
     env.arrives(inbox, b"good", client)
-    client.disconnect()

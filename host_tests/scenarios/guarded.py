@@ -28,4 +28,3 @@ def messages(env):
     env.arrive(inbox, 4, client)
     env.equal(inbox.payloads(), [b"before 1", b"after 1", b"before 2", b"after 2"], "messages")
     env.equal((client.stats.connects, client.stats.resent), (1, 0), "connects, resent")
-    client.disconnect()

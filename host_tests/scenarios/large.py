@@ -44,8 +44,6 @@ def _both_ways(env, source, size=SIZE):
     wanted = [(10, 10, due[1]), (size, size, due[1]), (size, size, due[0]), (20, 20, due[1])]
     env.equal(counter.messages, wanted, "messages")
     env.equal((publisher.error, subscriber.error), (None, None), "errors")
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def _payload():
@@ -72,4 +70,3 @@ def skipped_where_nobody_takes_pieces(env):
     env.published(client, topic, b"after", 1)
     env.arrive(inbox, 1, client)
     env.equal((inbox.payloads(), client.stats.skipped), ([b"after"], 1), "messages, skipped")
-    client.disconnect()

@@ -47,7 +47,6 @@ def session_kept_and_ended(env):
     wanted = [b"live", b"away", b"again"] if ends else [b"live", b"away", b"nobody", b"again"]
     env.equal(inbox.payloads(), wanted, "messages")
     third.disconnect(session_expiry=0)
-    publisher.disconnect()
 
 
 def session_expires(env):
@@ -75,7 +74,6 @@ def session_expires(env):
     wanted = [b"waits", b"live"] if ends else [b"away", b"waits", b"live"]
     env.equal(inbox.payloads(), wanted, "messages")
     client.disconnect(session_expiry=0)
-    publisher.disconnect()
 
 
 def message_expires(env):
@@ -113,7 +111,6 @@ def message_expires(env):
     if expire:
         env.equal(900 < left[0] < 1000, True, f"left of 1000 s: {left[0]}")
     client.disconnect(session_expiry=0)
-    publisher.disconnect()
 
 
 def victim(env):
@@ -143,5 +140,3 @@ def will_delay(env):
     back.disconnect(session_expiry=0)
     again = env.client(b"vdies", clean_session=True)
     again.connect(timeout_ms=15000)
-    again.disconnect()
-    watcher.disconnect()

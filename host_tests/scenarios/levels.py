@@ -25,7 +25,6 @@ def found_out(env):
         env.published(client, topic, b"%d" % qos, qos)
     env.arrives(inbox, b"2", client)
     env.equal(inbox.payloads(), [b"before", b"0", b"1", b"2"], "messages")
-    client.disconnect()
 
 
 def what_only_mqtt_5_has(env):
@@ -50,4 +49,3 @@ def what_only_mqtt_5_has(env):
     env.arrives(inbox, b"2", client)
     # What was published before the subscription was there may have found it or not.
     env.equal(inbox.payloads()[-2:], [b"1", b"2"], "messages")
-    client.disconnect()

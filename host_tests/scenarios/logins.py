@@ -6,14 +6,11 @@ VERSIONS = (4, 5)
 
 def accepted(env):
     """The right password gets in and can work."""
-    inbox = env.Inbox()
     topic = env.name(b"in")
     client = env.client(b"a", user=b"alice", password=b"s3cret")
-    client.subscribe(topic, inbox.take, qos=1)
-    client.connect(timeout_ms=15000)
+    inbox = env.subscribed(client, topic, 1)
     env.published(client, topic, b"x", 1)
     env.arrive(inbox, 1, client)
-    client.disconnect()
 
 
 def refused(env):
@@ -37,4 +34,3 @@ def set_later(env):
     client.start()
     env.until("the refusal", lambda: client.error is not None, client)
     env.equal(client.error.kind, "closed" if code is None else "refused", "kind")
-    client.disconnect()

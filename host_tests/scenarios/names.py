@@ -28,7 +28,6 @@ def aliases(env):
         publisher.disconnect()
     env.equal(inbox.messages, wanted, "messages")
     env.equal(publisher.stats.connects, 2, "connects")
-    subscriber.disconnect()
 
 
 def assigned_client_identifier(env):
@@ -57,4 +56,3 @@ def assigned_client_identifier(env):
     env.equal((client.session_present, client.server.client_id), (True, given), "the same session")
     env.arrives(inbox, b"away", client)
     client.disconnect(session_expiry=0)
-    publisher.disconnect()

@@ -17,8 +17,6 @@ def no_local(env):
     wanted = [b"other's"] if env.expected["no local"] else [b"mine", b"other's"]
     env.equal(own.payloads(), wanted, "with no_local")
     env.equal(all_of_it.payloads(), [b"mine", b"other's"], "without")
-    client.disconnect()
-    other.disconnect()
 
 
 def retain_as_published(env):
@@ -37,8 +35,6 @@ def retain_as_published(env):
     env.equal(flags, wanted, "as published")
     env.equal([message[3] for message in cleared.messages], [False] * 3, "as in 3.1.1")
     clients.append(publisher)
-    for client in clients:
-        client.disconnect()
 
 
 def retain_handling(env):
@@ -59,4 +55,3 @@ def retain_handling(env):
             env.equal(len(inbox), count, f"handling {handling}, SUBSCRIBE number {turn + 1}")
         client.disconnect()
     env.published(publisher, topic, b"", 1, True)
-    publisher.disconnect()

@@ -26,7 +26,6 @@ def each_qos_to_each(env):
         env.arrives(inbox, b"end", subscriber)
         env.equal(inbox.messages[:-1], wanted, "all messages")
         subscriber.disconnect()
-    publisher.disconnect()
 
 
 def empty_and_large_payloads(env):
@@ -39,7 +38,6 @@ def empty_and_large_payloads(env):
         env.published(client, topic, payload, 1)
     env.arrive(inbox, len(sent), client)
     env.equal(inbox.payloads(), sent, "payloads")
-    client.disconnect()
 
 
 def burst_in_order(env):
@@ -63,8 +61,6 @@ def burst_in_order(env):
         env.equal(inbox.payloads(), wanted, f"burst at QoS {qos}")
     if not full:
         raise AssertionError("there was always room: this tested nothing")
-    publisher.disconnect()
-    subscriber.disconnect()
 
 
 def wildcards_reach_their_handlers(env):
@@ -98,7 +94,6 @@ def wildcards_reach_their_handlers(env):
     env.arrives(inboxes[3], b"end", client)
     for i in range(len(filters)):
         env.equal(inboxes[i].payloads(), wanted[i], "handler of " + filters[i].decode())
-    client.disconnect()
 
 
 def overlapping_filters(env):
@@ -118,4 +113,3 @@ def overlapping_filters(env):
     env.arrive(end, 1, client)
     copies = 1 if env.expected["identifiers"] else env.expected["copies of overlap"]
     env.equal([len(inbox) for inbox in inboxes], [copies] * 3, "messages at each handler")
-    client.disconnect()

@@ -19,8 +19,6 @@ def only_for_new_subscriptions(env):
     env.arrive(late, 2, newcomer)
     env.equal(late.messages[1], (topic, b"two", 1, False), "second, live")
     env.published(publisher, topic, b"", 1, True)
-    for client in (publisher, early, newcomer):
-        client.disconnect()
 
 
 def each_qos(env):
@@ -36,8 +34,6 @@ def each_qos(env):
     env.equal(sorted(inbox.messages), wanted, "retained")
     for qos in range(3):
         env.published(publisher, env.name(b"each/%d" % qos), b"", 1, True)
-    publisher.disconnect()
-    newcomer.disconnect()
 
 
 def cleared_by_an_empty_payload(env):
@@ -55,5 +51,3 @@ def cleared_by_an_empty_payload(env):
     env.published(publisher, end, b"end", 1)
     env.arrives(late, b"end", newcomer)
     env.equal(late.messages, [(end, b"end", 1, False)], "after clearing")
-    for client in (publisher, early, newcomer):
-        client.disconnect()

@@ -46,7 +46,6 @@ def messages_queued_while_away(env):
     env.equal(fourth.session_present, False, "session present after a clean session")
     fourth.disconnect()
     env.online(b"member").disconnect()
-    publisher.disconnect()
 
 
 def clean_session_forgets(env):
@@ -65,4 +64,3 @@ def clean_session_forgets(env):
         client.disconnect()
         env.published(publisher, topic, b"away %d" % turn, 1)
     env.equal(inbox.payloads(), [b"here 0", b"here 1"], "messages")
-    publisher.disconnect()

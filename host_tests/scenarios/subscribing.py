@@ -31,8 +31,6 @@ def in_the_order_of_the_calls(env):
     env.arrives(inboxes[0], b"end", client)
     env.equal(inboxes[0].payloads(), [b"x", b"end"], "on the filter subscribed to")
     env.equal((len(inboxes[1]), client.stats.unrouted), (0, 0), "on the other one")
-    publisher.disconnect()
-    client.disconnect()
 
 
 def unsubscribe_with_no_room_left(env):
@@ -48,7 +46,6 @@ def unsubscribe_with_no_room_left(env):
     env.arrive(inbox, 1, client)
     env.equal(inbox.payloads(), [topics[1]], "messages")
     env.equal(client.stats.unrouted, 0, "messages that the broker still sends")
-    client.disconnect()
 
 
 def unsubscribe_from_what_an_earlier_run_left(env):
@@ -83,7 +80,6 @@ def unsubscribe_from_what_was_never_subscribed(env):
         env.equal(env.granted(request, client), codes, "UNSUBACK")
     env.published(client, env.name(b"never"), b"x", 1)
     env.equal((client.stats.connects, client.error), (1, None), "connects, error")
-    client.disconnect()
 
 
 def shared_subscription(env):
@@ -115,6 +111,3 @@ def shared_subscription(env):
     env.equal(inbox.messages[0][0], env.name(b"dev/x/state"), "topic")
     env.equal(len(other), 0, "messages at another handler")
     env.equal([member.stats.unrouted for member in members], [0, 0], "unrouted")
-    for client in members:
-        client.disconnect()
-    publisher.disconnect()

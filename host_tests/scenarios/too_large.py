@@ -84,4 +84,3 @@ def a_source_set_aside_by_hand(env):
     env.equal(client.pending, 0, "pending")
     env.until("the broker", lambda: client.connected, client)
     env.published(client, env.name(b"good"), b"end", 1)
-    client.disconnect()

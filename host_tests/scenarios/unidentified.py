@@ -17,4 +17,3 @@ def overlapping_filters(env):
     env.published(client, env.name(b"b"), b"end", 1)
     env.arrive(inboxes[2], 1, client)
     env.equal([inbox.payloads() for inbox in inboxes], [[b"x"], [b"x"], [b"end"]], "messages")
-    client.disconnect()

@@ -15,7 +15,6 @@ def _round_trip(env, version):
         env.published(client, topic, b"%d" % qos, qos)
     env.arrive(inbox, 3, client)
     env.equal(inbox.payloads(), [b"0", b"1", b"2"], "payloads")
-    client.disconnect()
 
 
 def mqtt_3_1_1(env):

@@ -21,11 +21,11 @@ def victim(env):
 
 def killed_client(env):
     """A client process ended by SIGKILL: its will comes once, as it was set."""
+    watcher, newcomer = env.client(b"w"), env.client(b"n")
     for number in range(len(CASES)):
         qos, retain = CASES[number]
         case = f"QoS {qos}, retain {retain}"
         topic = env.name(b"will/%d" % number)
-        watcher, newcomer = env.client(b"w%d" % number), env.client(b"n%d" % number)
         inbox = env.subscribed(watcher, topic, 2)
         env.ask("kill", "wills", "victim", str(number))
         env.arrive(inbox, 1, watcher)
@@ -38,8 +38,6 @@ def killed_client(env):
         wanted = [(topic, b"gone", due, True)] if retain else []
         env.equal(kept, wanted, "kept of " + case)
         env.published(newcomer, topic, b"", 1, True)
-        newcomer.disconnect()
-        watcher.disconnect()
 
 
 def not_after_disconnect(env):
@@ -57,8 +55,6 @@ def not_after_disconnect(env):
     env.published(again, topic, b"end", 1)
     env.arrive(inbox, 1, watcher)
     env.equal(inbox.payloads(), [b"end"], "no will")
-    again.disconnect()
-    watcher.disconnect()
 
 
 def cleared(env):
@@ -69,4 +65,3 @@ def cleared(env):
     env.ask("kill", "wills", "victim", "0")  # whose will comes after that of the first
     env.arrive(inbox, 1, watcher)
     env.equal(inbox.payloads(), [b"gone"], "wills")
-    watcher.disconnect()

@@ -36,7 +36,6 @@ def large(env):
         env.until("large", lambda n=came: len(counter.messages) > n and not client.pending, client)
     env.equal(counter.messages, [(SIZE, SIZE, qos) for qos in (0, 1, 2, 0, 1)], "messages")
     env.equal(client.error, None, "error")
-    client.disconnect()
 
 
 def reconnects(env):
@@ -60,7 +59,6 @@ def connect_raises(env):
         print("@raised 0 none connected")
     except MQTTError as e:
         print("@raised", client.stats.losses, e.kind, e.detail)
-    client.disconnect()
 
 
 def first_error(env):
@@ -71,7 +69,6 @@ def first_error(env):
     while not client.error:
         client.poll(SHAKING_MS)
     print("@error", client.error.kind, client.error.detail)
-    client.disconnect()
 
 
 def connect_after_losses(env):
@@ -79,7 +76,6 @@ def connect_after_losses(env):
     client = env.client(b"c", retry_ms=1, retry_max_ms=1)
     client.connect(CONNECT_MS)
     print("@losses", client.stats.losses)
-    client.disconnect()
 
 
 def turns(env):
@@ -94,7 +90,6 @@ def turns(env):
         if env.ticks_diff(env.ticks_ms(), began) > 15000:
             raise AssertionError(repr(client))
     print("@turns", count, env.ticks_diff(env.ticks_ms(), began))
-    client.disconnect()
 
 
 def through_cuts(env):
@@ -111,4 +106,3 @@ def through_cuts(env):
         if env.ticks_diff(env.ticks_ms(), began) > 90000:
             raise AssertionError(repr(client))
     print("@losses", client.stats.losses, " ".join(sorted(kinds)))
-    client.disconnect()

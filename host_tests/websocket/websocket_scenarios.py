@@ -52,7 +52,6 @@ def each_message_once(env):
     sizes = [len(payload.split(b":")[1]) for payload in inbox.payloads()]
     env.equal(sizes, [13 * n for n in range(COUNT)], "sizes")
     print("@losses", client.stats.losses)
-    client.disconnect()
 
 
 def messages_come_back(env):
