@@ -288,21 +288,6 @@ def next_connect(bench: Bench) -> tuple[int, list[bytes]]:
     return fields(bench.greet())
 
 
-def test_a_will_is_set_and_cleared(make: Callable) -> None:
-    bench = make()
-    bench.client.set_will(None)
-    assert fields(bench.greet()) == (0b00000010, [])
-    for qos in range(3):
-        for retain in (False, True):
-            bench.client.set_will(b"w", b"gone", qos, retain)
-            flags = 0b00000110 | qos << 3 | retain << 5
-            assert next_connect(bench) == (flags, [b"w", b"gone"])
-    bench.client.set_will(None)
-    assert next_connect(bench) == (0b00000010, [])
-    bench.client.set_will(b"w", b"back")
-    assert next_connect(bench) == (0b00000110, [b"w", b"back"])
-
-
 def test_a_will_and_credentials_keep_each_other(make: Callable) -> None:
     bench = make(user=b"u", password=b"p")
     bench.client.set_will(b"w", b"gone")
@@ -379,15 +364,3 @@ def test_what_cannot_be_reconfigured_stays_as_it_is(make: Callable) -> None:
     with pytest.raises(TypeError, match="user must be"):
         client.reconfigure(b"other", 5, None, 10, False, 10, None, client.link)
     assert (client.hello, client.clean, client.keepalive) == before
-
-
-def test_a_refused_connection_is_said_in_words() -> None:
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))  # it does not listen
-        link = stream_cpython.TCP(*deaf.getsockname())
-        link.resolve()
-        with pytest.raises(ConnectionRefusedError, match="Connection refused"):
-            link.connect()
-            while not link.stream():
-                link.wait(1000, True)
-        link.close()

@@ -165,21 +165,17 @@ def test_a_handler_may_disconnect_in_the_middle(make: Callable) -> None:
 
 
 class File(io.BytesIO):
-    """A file that gives at most `step` bytes a read, and `broken` bytes before it fails."""
+    """A file that fails after `broken` bytes."""
 
-    def __init__(
-        self, data: bytes, step: int = 1 << 20, broken: int | None = None,
-        error: Exception | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(data)
-        self.step = step
+    def __init__(self, broken: int | None, error: Exception | None = None) -> None:
+        super().__init__(PAYLOAD)
         self.broken = broken
         self.error = error or OSError(5, "read")
 
     def readinto(self, buf) -> int:
         if self.broken is not None and self.tell() >= self.broken:
             raise self.error
-        return super().readinto(memoryview(buf)[: self.step])
+        return super().readinto(buf)
 
 
 def test_a_file_that_is_being_sent_may_be_offered_again(make: Callable) -> None:
@@ -224,7 +220,7 @@ def test_a_poll_sends_a_part_of_it(make: Callable) -> None:
 
 def test_at_qos_1_a_loss_has_it_sent_again(make: Callable) -> None:
     bench = make(clean_session=False).online()
-    pid = bench.client.publish_from(b"t", File(PAYLOAD), 1)
+    pid = bench.client.publish_from(b"t", io.BytesIO(PAYLOAD), 1)
     bench.stream.room = 2000
     bench.client.poll()
     for present, dup in ((True, True), (False, False), (True, True)):
@@ -270,48 +266,39 @@ def test_an_acknowledgement_before_its_end_is_not_one(make: Callable) -> None:
     assert (bench.client.pending, bench.client.stats.strays) == (1, 3)
 
 
-@pytest.mark.parametrize("fault", ["broken at once", "broken", "shrunk"])
+OS_ERROR = OSError(5, "read")
+FAILURES = [
+    (OS_ERROR, 0),
+    *((e, 1024) for e in (OS_ERROR, RuntimeError("read"), AttributeError())),
+]
+
+
+@pytest.mark.parametrize(("error", "at"), [*FAILURES, (None, 600)], ids=repr)
 @pytest.mark.parametrize("qos", [0, 1])
-def test_a_file_that_fails_is_given_up_and_reported(fault: str, qos: int, make: Callable) -> None:
+def test_a_source_that_fails_is_given_up_and_reported(
+    qos: int, error: Exception | None, at: int, make: Callable
+) -> None:
+    """Nothing is raised by poll, and what is behind it is sent with the next connection."""
     reports: list[tuple[int, bytes, str]] = []
     bench = make(on_dropped=lambda *report: reports.append(report)).online()
-    file = File(PAYLOAD, broken={"broken": 700, "broken at once": 0}.get(fault))
+    file = File(at if error else None, error)
     pid = bench.client.publish_from(b"t", file, qos)
-    if fault == "shrunk":
-        file.truncate(600)
+    if not error:
+        file.truncate(at)
     bench.client.publish(b"t", b"after", 1)
     for _ in range(5):
         bench.client.poll()
-    error = bench.client.error
-    assert error.kind == "resource"
-    said = "ended after 600 of 5000 bytes" if fault == "shrunk" else "of 5000 bytes"
-    assert said in str(error.detail)
-    assert reports == [(pid, b"t", error.detail)]
+    said = f"{error!r} after" if error else "ended after"
+    assert str(bench.client.error) == f"resource: source: {said} {at} of 5000 bytes"
+    assert reports == [(pid, b"t", bench.client.error.detail)]
     assert bench.client.stats.dropped == 1
     bench.online()
     assert [p.payload for p in bench.published()] == [b"after"]
-    assert bench.client.error is None
-    assert bench.client.pending == 1
-
-
-@pytest.mark.parametrize("error", [OSError(5, "read"), RuntimeError("read"), AttributeError()])
-def test_a_source_that_raises_is_given_up_with_its_error(
-    error: Exception, bench: VersionBench
-) -> None:
-    """Nothing is raised by poll, and what is behind it is sent with the next connection."""
-    bench.client.publish_from(b"t", File(PAYLOAD, broken=1024, error=error), 1)
-    bench.client.publish(b"t", b"after", 1)
-    for _ in range(5):
-        bench.client.poll()
-    assert bench.client.error.detail == f"source: {error!r} after 1024 of 5000 bytes"
-    assert bench.client.error.kind == "resource"
-    bench.online()
-    assert [p.payload for p in bench.published()] == [b"after"]
-    assert bench.client.pending == 1
+    assert (bench.client.error, bench.client.pending) == (None, 1)
 
 
 def test_a_read_that_fails_once_is_repeated(bench: VersionBench) -> None:
-    file = File(PAYLOAD, broken=1024)
+    file = File(1024)
     right = file.seek
 
     def seek(at: int, whence: int = 0) -> int:
@@ -334,7 +321,7 @@ def test_on_dropped_may_raise_for_a_source(source: str, make: Callable) -> None:
         raise KeyError
 
     bench = make(on_dropped=on_dropped).online()
-    file = File(PAYLOAD, broken=1024 if source == "raises" else None)
+    file = File(1024 if source == "raises" else None)
     pid = bench.client.publish_from(b"t", file, 1)
     if source == "ends":
         file.truncate(600)
@@ -349,7 +336,7 @@ def test_on_dropped_may_raise_for_a_source(source: str, make: Callable) -> None:
 
 def test_a_file_that_grew_is_sent_as_it_was(make: Callable) -> None:
     bench = make().online()
-    file = File(PAYLOAD[:600])
+    file = io.BytesIO(PAYLOAD[:600])
     bench.client.publish_from(b"t", file)
     file.seek(600)
     file.write(b"more")

@@ -39,10 +39,3 @@ def test_what_an_alias_does_not_take(broker: FakeBroker) -> None:
         (p.topic, p.properties.first(Id.TOPIC_ALIAS), p.payload) for p in named(broker, "PUBLISH")
     ]
     assert sent == [(b"other", None, b"x"), (b"a", 1, b"y")]
-
-
-def test_a_retained_message_with_an_alias_where_the_broker_has_none() -> None:
-    with serving([*TWO, (Id.RETAIN_AVAILABLE, 0)]) as broker:
-        alias = online(broker).alias(b"a")
-        with pytest.raises(ValueError, match="retain"):
-            alias.publish(b"x", retain=True)

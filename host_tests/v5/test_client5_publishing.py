@@ -77,8 +77,10 @@ def test_the_maximum_qos_is_kept() -> None:
 
 
 def test_there_are_no_retained_messages() -> None:
-    with serving([(Id.RETAIN_AVAILABLE, 0)]) as broker:
+    with serving([(Id.RETAIN_AVAILABLE, 0), (Id.TOPIC_ALIAS_MAXIMUM, 2)]) as broker:
         client = online(broker)
+        with pytest.raises(ValueError, match="retain must be False"):
+            client.alias(b"a").publish(b"x", retain=True)
         for publish in (client.publish, client.publish_from):
             with pytest.raises(ValueError, match="retain must be False"):
                 publish(b"t", b"x", retain=True)
