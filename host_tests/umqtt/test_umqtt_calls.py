@@ -210,44 +210,60 @@ def test_a_call_on_a_connection_that_was_reset_waits_for_no_other(call: str) -> 
     assert all(waits), "it waited for the next try to connect"
 
 
-def test_without_memory_a_message_waits() -> None:
+def subscribed(where: broker.Broker, qos: int = 1) -> tuple[MQTTClient, list[bytes]]:
+    """Return a client that is subscribed to "a", and the list of what its callback gets."""
+    client = MQTTClient("unit", where.host, where.port, keepalive=60)
+    taken: list[bytes] = []
+    client.set_callback(lambda _, msg: taken.append(msg))
+    client.connect(False, timeout=2)
+    client.subscribe(b"a", qos)
+    return client, taken
+
+
+def wait_for(client: MQTTClient, count: int) -> None:
+    """Have that many messages wait for the callback."""
+    while len(client._queue) < 3 * count:
+        client._client.poll(10)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeBroker]:
+    with FakeBroker() as running:
+        yield running
+
+
+def test_without_memory_a_message_waits(running: broker.Broker) -> None:
     """Each call says so, until there is some; a large message is lost, as there may never be."""
-    with broker.embedded() as near:
-        client = MQTTClient("unit", near.host, near.port, keepalive=60)
-        taken: list[bytes] = []
-        client.set_callback(lambda _, msg: taken.append(msg))
-        client.connect()
-        client.subscribe(b"a", 1)
-        right = client._keep
-        short = [MemoryError()]
+    client, taken = subscribed(running)
+    right = client._keep
+    short = [MemoryError()]
 
-        def keep(message: Message) -> None:
-            if short:
-                raise short.pop()
-            right(message)
+    def keep(message: Message) -> None:
+        if short:
+            raise short.pop()
+        right(message)
 
-        client._keep = keep  # type: ignore[method-assign]
-        client.publish(b"a", b"1")
-        with pytest.raises(MemoryError, match="it waits"):
-            client.wait_msg()
-        waits: list[int] = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(client._client.link, "wait", lambda ms, out: waits.append(ms))
-            assert client.wait_msg() is not None
-        assert waits == []  # the message is there: nothing is to come in before
-        short.append(MemoryError())
-        client.publish(b"a", b"2" * 1000)
-        with pytest.raises(MemoryError, match="it is lost"):
-            client.wait_msg()
-        client.publish(b"a", b"3")
+    client._keep = keep  # type: ignore[method-assign]
+    client.publish(b"a", b"1")
+    with pytest.raises(MemoryError, match="it waits"):
         client.wait_msg()
-        assert taken == [b"1", b"3"]
-        client.disconnect()
+    waits: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client._client.link, "wait", lambda ms, out: waits.append(ms))
+        assert client.wait_msg() is not None
+    assert waits == []  # the message is there: nothing is to come in before
+    short.append(MemoryError())
+    client.publish(b"a", b"2" * 1000)
+    with pytest.raises(MemoryError, match="it is lost"):
+        client.wait_msg()
+    client.publish(b"a", b"3")
+    client.wait_msg()
+    assert taken == [b"1", b"3"]
 
 
 @pytest.mark.parametrize("call", ["check_msg", "wait_msg", "publish"])
 def test_a_message_whose_callback_finds_no_memory_comes_again(
-    call: str, monkeypatch: pytest.MonkeyPatch
+    call: str, running: broker.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is acknowledged once the callback has had it, and stays before the others.
 
@@ -257,47 +273,36 @@ def test_a_message_whose_callback_finds_no_memory_comes_again(
     def no_memory(*name: str) -> None:
         raise MemoryError
 
-    with broker.embedded() as near:
-        client = MQTTClient("unit", near.host, near.port, keepalive=60)
-        taken: list[bytes] = []
-        short = [MemoryError(), MemoryError()]
+    client, taken = subscribed(running)
+    short = [MemoryError(), MemoryError()]
 
-        def callback(topic: bytes, msg: bytes) -> None:
-            if short:
-                raise short.pop()
-            taken.append(msg)
+    def callback(topic: bytes, msg: bytes) -> None:
+        if short:
+            raise short.pop()
+        taken.append(msg)
 
-        client.set_callback(callback)
-        client.connect()
-        client.subscribe(b"a", 1)
-        for msg in (b"1", b"2"):
-            client._client.publish(b"a", msg, 1)
-        inner = client._client
-        while len(client._queue) < 6:
-            inner.poll(10)
-        monkeypatch.setattr(umqtt, "load", no_memory)
-        for _ in range(2):
-            with pytest.raises(MemoryError):
-                client.publish(b"b", b"", qos=1) if call == "publish" else getattr(client, call)()
-            assert (taken, len(inner.acks) > 0, len(client._queue)) == ([], True, 6)
-        assert (client.wait_msg(), client.wait_msg()) == (0x32, 0x32)
-        assert (taken, bytes(inner.acks)) == ([b"1", b"2"], b"")
-        assert inner.stats.received == 2
-        client.disconnect()
+    client.set_callback(callback)
+    inner = client._client
+    for msg in (b"1", b"2"):
+        inner.publish(b"a", msg, 1)
+    wait_for(client, 2)
+    monkeypatch.setattr(umqtt, "load", no_memory)
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            client.publish(b"b", b"", qos=1) if call == "publish" else getattr(client, call)()
+        assert (taken, len(inner.acks) > 0, len(client._queue)) == ([], True, 6)
+    assert (client.wait_msg(), client.wait_msg()) == (0x32, 0x32)
+    assert (taken, bytes(inner.acks)) == ([b"1", b"2"], b"")
+    assert inner.stats.received == 2
 
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_message_that_waits_for_the_callback_outlives_disconnect(qos: int) -> None:
     """At QoS 2 the broker would send it again, and the client take it for a second one."""
     with broker.mosquitto() as near:
-        client = MQTTClient("unit", near.host, near.port)
-        taken: list[bytes] = []
-        client.set_callback(lambda _, msg: taken.append(msg))
-        client.connect(False)
-        client.subscribe(b"a", qos)
+        client, taken = subscribed(near, qos)
         client._client.publish(b"a", b"1", qos)
-        while not client._queue:
-            client._client.poll(10)
+        wait_for(client, 1)
         client.disconnect()
         client.connect(False)
         client.publish(b"a", b"2", qos=qos)
@@ -305,66 +310,51 @@ def test_a_message_that_waits_for_the_callback_outlives_disconnect(qos: int) -> 
             client.wait_msg()
         assert taken[0] == b"1"
         assert qos == 1 or taken == [b"1", b"2"]
-        client.disconnect()
 
 
-@pytest.mark.parametrize("call", ["subscribe", "unsubscribe", "ping"])
-def test_a_request_leaves_while_a_message_waits_for_the_callback(call: str) -> None:
-    """Its acknowledgement, which is sent after the callback, keeps back whatever follows it."""
-    with FakeBroker() as fake:
-        client = MQTTClient("unit", fake.host, fake.port)
-        taken: list[bytes] = []
-        client.set_callback(lambda _, msg: taken.append(msg))
-        client.connect(timeout=2)
-        client.subscribe(b"a", 1)
-        fake.publish(b"a", b"1", 1)
-        while not client._queue:
-            client._client.poll(10)
-        getattr(client, call)(*[b"b"] * (call != "ping"))
-        request = "PINGREQ" if call == "ping" else call.upper()
-        assert fake.until(lambda: [p.name for p in fake.received][2:] == ["PUBACK", request], 5)
-        assert taken == [b"1"]
-        client.disconnect()
+@pytest.mark.parametrize(
+    ("call", "sent"),
+    [
+        ("subscribe", ["PUBACK", "SUBSCRIBE"]),
+        ("unsubscribe", ["PUBACK", "UNSUBSCRIBE"]),
+        ("ping", ["PUBACK", "PINGREQ"]),
+        ("disconnect", ["DISCONNECT"]),
+    ],
+)
+def test_a_packet_leaves_while_a_message_waits_for_the_callback(
+    call: str, sent: list[str], fake: FakeBroker
+) -> None:
+    """Its acknowledgement, which is sent after the callback, keeps back whatever follows it.
+
+    DISCONNECT leaves without it. Otherwise the broker would publish the will.
+    """
+    client, taken = subscribed(fake)
+    fake.publish(b"a", b"1", 1)
+    wait_for(client, 1)
+    getattr(client, call)(*[b"b"] * call.endswith("subscribe"))
+    assert fake.until(lambda: [p.name for p in fake.received][2:] == sent, 5)
+    assert taken == [b"1"] * (call != "disconnect")
 
 
-def test_disconnect_leaves_while_a_message_waits_for_the_callback() -> None:
-    """Otherwise the broker would publish the will. The message is not acknowledged."""
-    with FakeBroker() as fake:
-        client = MQTTClient("unit", fake.host, fake.port)
-        client.set_callback(lambda _, msg: None)
-        client.connect()
-        client.subscribe(b"a", 1)
-        fake.publish(b"a", b"1", 1)
-        while not client._queue:
-            client._client.poll(10)
-        client.disconnect()
-        assert fake.until(lambda: not fake.connections, 5)
-        assert [p.name for p in fake.received][2:] == ["DISCONNECT"]
+def test_a_callback_that_has_received_others_is_not_called_again_without_memory(
+    running: broker.Broker,
+) -> None:
+    client, taken = subscribed(running)
 
+    def callback(topic: bytes, msg: bytes) -> None:
+        taken.append(msg)
+        if msg == b"1":
+            client.publish(b"b", b"", qos=1)
+            raise MemoryError
 
-def test_a_callback_that_has_received_others_is_not_called_again_without_memory() -> None:
-    with broker.embedded() as near:
-        client = MQTTClient("unit", near.host, near.port, keepalive=60)
-        taken: list[bytes] = []
-
-        def callback(topic: bytes, msg: bytes) -> None:
-            taken.append(msg)
-            if msg == b"1":
-                client.publish(b"b", b"", qos=1)
-                raise MemoryError
-
-        client.set_callback(callback)
-        client.connect()
-        client.subscribe(b"a", 1)
-        for msg in (b"1", b"2", b"3"):
-            client._client.publish(b"a", msg, 1)
-        while len(client._queue) < 9:
-            client._client.poll(10)
-        with pytest.raises(MemoryError):
-            client.wait_msg()
-        client.publish(b"b", b"", qos=1)
-        assert (taken, client._queue) == ([b"1", b"2", b"3"], [])
-        client.disconnect()
+    client.set_callback(callback)
+    for msg in (b"1", b"2", b"3"):
+        client._client.publish(b"a", msg, 1)
+    wait_for(client, 3)
+    with pytest.raises(MemoryError):
+        client.wait_msg()
+    client.publish(b"b", b"", qos=1)
+    assert (taken, client._queue) == ([b"1", b"2", b"3"], [])
 
 
 def test_a_callback_may_make_the_subscription_that_is_being_made() -> None:
@@ -380,47 +370,41 @@ def test_a_callback_may_make_the_subscription_that_is_being_made() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_subscription_that_is_refused_when_connect_renews_it(again: bool) -> None:
+def test_a_subscription_that_is_refused_when_connect_renews_it(
+    again: bool, fake: FakeBroker
+) -> None:
     """It is tried again, unless the program subscribes again, and learns of it."""
-    with FakeBroker() as fake:
-        client = MQTTClient("unit", fake.host, fake.port, keepalive=60)
-        taken: list[bytes] = []
-        client.set_callback(lambda topic, msg: taken.append(msg))
-        client.connect()
-        client.subscribe(b"a", 1)
-        fake.forbidden = b"a"
-        client.connect()
-        if again:
-            with pytest.raises(MQTTException):
-                client.subscribe(b"a", 1)
-            return
-        client.ping()
-        assert client.wait_msg() is None
-        fake.forbidden = None
-        fake.publish(b"a", b"1", 0, 1)  # which comes with the subscription
-        while not taken:
-            client.check_msg()
-        assert taken == [b"1"]
-
-
-def test_a_subscription_that_was_made_without_memory_for_the_rest() -> None:
-    """Its messages go to the callback as topic and payload."""
-    with broker.embedded() as near:
-        client = MQTTClient("unit", near.host, near.port, keepalive=60)
-        taken: list[tuple[bytes, bytes]] = []
-        client.set_callback(lambda topic, msg: taken.append((topic, msg)))
-        client.connect()
-        right = client._client.subscribe
-
-        def subscribe(*given: object) -> None:
-            right(*given)
-            raise MemoryError
-
-        client._client.subscribe = subscribe
-        with pytest.raises(MemoryError):
+    client, taken = subscribed(fake)
+    fake.forbidden = b"a"
+    client.connect()
+    if again:
+        with pytest.raises(MQTTException):
             client.subscribe(b"a", 1)
-        client.publish(b"a", b"1", qos=1)  # the broker has the subscription by then
-        if not taken:
-            client.wait_msg()
-        assert taken == [(b"a", b"1")]
-        client.disconnect()
+        return
+    client.ping()
+    assert client.wait_msg() is None
+    fake.forbidden = None
+    fake.publish(b"a", b"1", 0, 1)  # which comes with the subscription
+    while not taken:
+        client.check_msg()
+    assert taken == [b"1"]
+
+
+def test_a_subscription_that_was_made_without_memory_for_the_rest(running: broker.Broker) -> None:
+    """Its messages go to the callback as topic and payload."""
+    client, _ = subscribed(running)
+    taken: list[tuple[bytes, bytes]] = []
+    client.set_callback(lambda topic, msg: taken.append((topic, msg)))
+    right = client._client.subscribe
+
+    def subscribe(*given: object) -> None:
+        right(*given)
+        raise MemoryError
+
+    client._client.subscribe = subscribe
+    with pytest.raises(MemoryError):
+        client.subscribe(b"b", 1)
+    client.publish(b"b", b"1", qos=1)  # the broker has the subscription by then
+    if not taken:
+        client.wait_msg()
+    assert taken == [(b"b", b"1")]
