@@ -23,6 +23,13 @@ async def _collect(queue, into, count, pause=0.0, close=True):
         queue.close()
 
 
+async def _payloads(queue, count, pause=0.0, close=True):
+    """Take that many messages, and return their payloads."""
+    taken = []
+    await _collect(queue, taken, count, pause, close)
+    return [m[1] for m in taken]
+
+
 async def _cancelled(task):
     """Cancel a task, and wait for its end. Returns whether it was cancelled."""
     task.cancel()
@@ -92,17 +99,16 @@ async def messages_at_each_qos(env):
 async def a_handler_as_well(env):
     """A subscription with a handler, beside a queue that gets the same messages."""
     async with env.client(b"h") as client:
-        seen, inbox = [], []
+        seen = []
         made = client.subscribe(env.name(b"both"), lambda m: seen.append(m.payload), 1)
         queue = client.subscribe(env.name(b"+"), qos=1)
         await env.until("SUBACK", lambda: made.granted)
         await env.granted(queue)
-        reading = asyncio.create_task(_collect(queue, inbox, 2))
+        reading = asyncio.create_task(_payloads(queue, 2))
         await client.publish(env.name(b"both"), b"1", 1)
         await client.publish(env.name(b"both"), b"2", 1)
-        await env.soon(reading)
+        env.equal(await env.soon(reading), [b"1", b"2"], "queue")
         env.equal(seen, [b"1", b"2"], "handler")
-        env.equal([m[1] for m in inbox], seen, "queue")
 
 
 async def a_handler_that_raises_ends_run(env):
@@ -170,10 +176,8 @@ async def cancel_everything(env):
     running = asyncio.create_task(client.run())
     await env.soon(client.connected())
     # What was accepted arrives all the same, what waited for room does not.
-    inbox = []
-    reading = asyncio.create_task(_collect(queue, inbox, 2, close=False))
-    await env.soon(reading)
-    env.equal([m[1] for m in inbox], [b"0", b"1"], "accepted before the cancellation")
+    accepted = await env.soon(_payloads(queue, 2, close=False))
+    env.equal(accepted, [b"0", b"1"], "accepted before the cancellation")
     # run() itself: the connection stays, and another run() goes on with it.
     env.equal(await _cancelled(running), True, "run was cancelled")
     sending = asyncio.create_task(client.publish(topic, b"later", 1))
@@ -183,9 +187,8 @@ async def cancel_everything(env):
     running = asyncio.create_task(client.run())
     await env.soon(sending)
     env.equal(client.core.stats.connects, connects, "connections")
-    inbox = []
-    await env.soon(_collect(queue, inbox, 1, close=False))
-    env.equal([m[1] for m in inbox], [b"later"], "after another run")
+    later = await env.soon(_payloads(queue, 1, close=False))
+    env.equal(later, [b"later"], "after another run")
     # A consumer at random moments: nothing that it has not been given is lost.
     inbox = []
     for i in range(20):
@@ -214,12 +217,10 @@ async def slow_consumer(env):
             topic = env.name(b"slow%d" % qos)
             queue = client.subscribe(topic, qos=qos, queue=2)
             await env.granted(queue)
-            inbox = []
-            reading = asyncio.create_task(_collect(queue, inbox, 30, pause=0.01))
+            reading = asyncio.create_task(_payloads(queue, 30, pause=0.01))
             for i in range(30):
                 await env.soon(sender.publish(topic, b"%d" % i, qos))
-            await env.soon(reading)
-            env.equal([m[1] for m in inbox], [b"%d" % i for i in range(30)], "payloads")
+            env.equal(await env.soon(reading), [b"%d" % i for i in range(30)], "payloads")
             env.equal(queue.lost, 0, "lost")
         topic = env.name(b"slow0")
         queue = client.subscribe(topic, queue=2)
@@ -227,9 +228,7 @@ async def slow_consumer(env):
         for i in range(10):
             await sender.publish(topic, b"%d" % i)
         await env.until("the loss", lambda: queue.lost == 8)
-        inbox = []
-        await env.soon(_collect(queue, inbox, 2))
-        env.equal([m[1] for m in inbox], [b"0", b"1"], "payloads")
+        env.equal(await env.soon(_payloads(queue, 2)), [b"0", b"1"], "payloads")
 
 
 async def a_full_queue_outlives_the_keep_alive(env):
@@ -238,12 +237,10 @@ async def a_full_queue_outlives_the_keep_alive(env):
         topic = env.name(b"alive")
         queue = client.subscribe(topic, qos=1, queue=1)
         await env.granted(queue)
-        inbox = []
-        reading = asyncio.create_task(_collect(queue, inbox, 4, pause=2.0))
+        reading = asyncio.create_task(_payloads(queue, 4, pause=2.0))
         for i in range(4):  # in one read, or several
             await env.soon(sender.publish(topic, b"%d" % i, 1))
-        await env.soon(reading)
-        env.equal([m[1] for m in inbox], [b"0", b"1", b"2", b"3"], "payloads")
+        env.equal(await env.soon(reading), [b"0", b"1", b"2", b"3"], "payloads")
         env.equal(client.core.stats.losses, 0, "losses")
 
 
@@ -387,10 +384,9 @@ async def cancelled_at_the_end(env):
 async def room_in_order(env):
     """A large message that waits for room is not overtaken by small ones."""
     async with env.client(b"reads") as reader:
-        inbox = []
         queue = reader.subscribe(env.name(b"order"), qos=1, queue=16)
         await env.granted(queue)
-        reading = asyncio.create_task(_collect(queue, inbox, 13))
+        reading = asyncio.create_task(_payloads(queue, 13))
         client = env.client(b"order", inflight=8, tx_size=128)  # does not run yet
         waiting = []
         for i, size in enumerate([20, 20, 100] + [1] * 10):
@@ -399,8 +395,8 @@ async def room_in_order(env):
             await env.until("its turn", lambda n=i: len(client.publishing) > n)
         async with client:
             await env.soon(asyncio.gather(*waiting))
-            await env.soon(reading)
-        env.equal([m[1][0] - 65 for m in inbox], list(range(13)), "order")
+            came = await env.soon(reading)
+        env.equal([payload[0] - 65 for payload in came], list(range(13)), "order")
 
 
 async def others_leave_while_a_queue_is_full(env):
@@ -423,9 +419,7 @@ async def others_leave_while_a_queue_is_full(env):
                 first = client.subscribe(env.name(b"+"), qos=1, queue=8)
             else:
                 client.unsubscribe(env.name(b"+"))
-            inbox = []
-            await env.soon(_collect(second, inbox, 3))
-            env.equal([m[1] for m in inbox], [b"0", b"1", b"2"], "payloads")
+            env.equal(await env.soon(_payloads(second, 3)), [b"0", b"1", b"2"], "payloads")
             first.close()
 
 
@@ -451,12 +445,10 @@ async def reply_in_the_loop(env):
 
         answered = []
         replying = asyncio.create_task(reply())
-        inbox = []
-        reading = asyncio.create_task(_collect(replies, inbox, 20))
+        reading = asyncio.create_task(_payloads(replies, 20))
         for i in range(20):
             await env.soon(sender.publish(topic, b"%d" % i, 1))
-        await env.soon(reading)
-        env.equal([m[1] for m in inbox], [b"re %d" % i for i in range(20)], "replies")
+        env.equal(await env.soon(reading), [b"re %d" % i for i in range(20)], "replies")
         # Not within wait_for: before 3.12 CPython loses a cancellation that comes with the result.
         await env.until("the last PUBACK", lambda: len(answered) == 20)
         env.equal(await _cancelled(replying), True, "cancelled")
@@ -471,14 +463,12 @@ async def a_filter_of_two_queues(env):
         await env.granted(first, second)
         first.close()
         await env.until("its end", lambda: first not in client.queues)
-        inbox = []
-        reading = asyncio.create_task(_collect(second, inbox, 1))
+        reading = asyncio.create_task(_payloads(second, 1))
         await env.until("UNSUBACK", lambda: not _of(client.core, "requests"))
         await env.soon(client.publish(other, b"other", 1))
         await env.soon(client.publish(shared, b"shared", 1))
-        await env.soon(reading)
+        env.equal(await env.soon(reading), [b"shared"], "payloads")
         await env.until("the end", lambda: not _of(client.core, "subscriptions"))
-        env.equal([m[1] for m in inbox], [b"shared"], "payloads")
 
 
 async def a_consumer_that_has_gone(env):
@@ -493,13 +483,10 @@ async def a_consumer_that_has_gone(env):
         for i in range(5):
             await env.soon(client.publish(topic, b"%d" % i, 1))
         await env.until("its end", lambda: queue.closed and not _of(client.core, "subscriptions"))
-        inbox = []
         again = client.subscribe(topic, qos=1)
         await env.granted(again)
-        reading = asyncio.create_task(_collect(again, inbox, 1))
         await env.soon(client.publish(topic, b"again", 1))
-        await env.soon(reading)
-        env.equal([m[1] for m in inbox], [b"again"], "payloads")
+        env.equal(await env.soon(_payloads(again, 1)), [b"again"], "payloads")
 
 
 async def the_end_of_a_loop(env):
@@ -631,13 +618,11 @@ async def a_subclass_may_call_what_it_overrides(env):
 
     async with env.client(b"own", Own) as client:
         queue = client.subscribe(env.name(b"own"), qos=1)
-        inbox = []
         await env.granted(queue)
-        reading = asyncio.create_task(_collect(queue, inbox, 1, close=False))
         await env.soon(client.publish(env.name(b"own"), b"1", 1))
-        await env.soon(reading)
+        env.equal(await env.soon(_payloads(queue, 1, close=False)), [b"1"], "payloads")
         client.unsubscribe(env.name(b"own"))
-        env.equal((queue.closed, [m[1] for m in inbox]), (True, [b"1"]), "closed, payloads")
+        env.equal(queue.closed, True, "closed")
     env.equal(client.calls, 5, "calls")  # `async with` calls disconnect()
 
 
@@ -652,9 +637,8 @@ async def calls_that_find_no_memory(env):
     load = aio.load
     async with env.client(b"full") as client:
         queue = client.subscribe(env.name(b"full"), qos=1)
-        inbox = []
         await env.granted(queue)
-        reading = asyncio.create_task(_collect(queue, inbox, 2))
+        reading = asyncio.create_task(_payloads(queue, 2))
         aio.load = without_memory
         await _raises(env, MemoryError, client.subscribe, env.name(b"other"))
         await _raises(env, MemoryError, client.unsubscribe, env.name(b"full"))
@@ -663,8 +647,7 @@ async def calls_that_find_no_memory(env):
         await env.soon(client.publish(env.name(b"full"), b"1", 1))
         aio.load = load
         await env.soon(client.publish(env.name(b"full"), b"2", 1))
-        await env.soon(reading)
-        env.equal([m[1] for m in inbox], [b"1", b"2"], "payloads")
+        env.equal(await env.soon(reading), [b"1", b"2"], "payloads")
 
 
 async def idle_turns(env):
