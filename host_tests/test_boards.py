@@ -50,81 +50,55 @@ def edited(folder: Path, board: str, old: str, new: str) -> None:
     (folder / "mine.toml").write_text(text.replace(old, new))
 
 
-WRONG = [
-    # what is in the file, what stands there instead, what the error says
-    ("pico_w", 'chip = "rp2040"', "chip = 2040", "chip = 2040: must be a text"),
-    (
-        "pico_w",
-        'chip = "rp2040"',
-        'chip = "rp2041"',
-        "chip = rp2041: must be one of rp2040, rp2350",
-    ),
-    ("pico_w", 'chip = "rp2040"', 'chip = "esp32"', "chip = esp32: must be one of rp2040, rp2350"),
-    ("pico_w", 'port = "rp2"', 'port = "stm32"', "port = stm32: must be one of rp2, esp32"),
-    ("pico_w", 'port = "rp2"\n', "", "port: is missing"),
-    ("pico_w", 'title = "', 'titel = "', "titel: no such key; there are board, chip, .*title"),
-    ("pico_w", 'network = "wifi"', 'network = "lora"', "network = lora: must be one of wifi, ser"),
-    ("pico_w", 'sketch = "pico_w"', 'sketch = ""', "sketch = : must not be empty"),
-    ("pico_w", "size = 0x200000", 'size = "2M"', "flash.size = '2M': must be a whole number"),
-    ("pico_w", "size = 0x200000", "size = true", "flash.size = True: must be a whole number"),
-    ("pico_w", "size = 0x200000", "size = -4096", "flash.size = -0x1000: .*not below 0"),
-    (
-        "pico_w",
-        "filesystem = 0x12C000",
-        "filesystem = 0x12C800",
-        "flash.filesystem = 0x12c800: must be a multiple of flash.block = 0x1000",
-    ),
-    (
-        "pico_w",
-        "filesystem = 0x12C000",
-        "filesystem = 0x12B000",
-        "flash.filesystem = 0x12b000: .* ends at 0x1ff000, and must end with flash.size = 0x2000",
-    ),
-    (
-        "esp32",
-        "filesystem_size = 0x200000",
-        "filesystem_size = 0x201000",
-        "flash.filesystem = 0x200000: .* ends at 0x401000, and must end with flash.size = 0x4000",
-    ),
-    (
-        "esp32",
-        "filesystem_size = 0x200000          # ports/esp32/main.c: boardctrl_startup: to the "
-        "end of flash\ngrows = true ",
-        "filesystem_size = 0x201000\ngrows = false ",
-        "flash.filesystem = 0x200000: .* ends at 0x401000, behind flash.size = 0x400000",
-    ),
-    (
-        "pico_w",
-        "filesystem_size = 0xD4000 ",
-        "filesystem_size = 0x3000 ",
-        "flash.filesystem_size = 0x3000: must be at least 0x4000",
-    ),
-    ("pico_w", "block = 4096 ", "block = 512 ", "flash.block = 0x200: must be 0x1000"),
-    (
-        "pico_w",
-        "program = 256 ",
-        "program = 4096 ",
-        "flash.program = 0x1000: must be a power of 2",
-    ),
-    (
-        "pico_w",
-        "block = 4096 ",
-        "romfs = 0x10C000\nromfs_size = 0x21000\nblock = 4096 ",
-        "flash.romfs = 0x10c000: .*0x21000 it must end by flash.filesystem = 0x12c000",
-    ),
-    ("pico_w", 'method = "uf2"', 'method = "esptool"', "flashing.method = esptool: .* one of uf2"),
-    ("pico_w", "family = 0xE48BFF56", "family = 0", "flashing.family = 0x0: must be a UF2 fam"),
-    ("pico_w", 'drive = "RPI-RP2"', 'drive = ""', "flashing.drive = : must not be empty"),
-    ("pico_w", "[usb]\n", "[[usb]]\n", "usb = .*: it is a table"),
-    ("pico_w", '"2e8a:0003"', '"2E8A:3"', "usb.ids = 2E8A:3: must be VID:PID, as in 2e8a:0005"),
-    ("pico_w", '"2e8a:0003"', "3", r"usb.ids = \(.*3.*\): must be a list of texts"),
-    ("esp32_s3", 'chip = "esp32s3"\n', 'chip = "esp32"\n', "flashing.chip = esp32: .* esp32s3"),
-    ("esp32", "offset = 0x1000", "offset = 0x300000", "flashing.offset = 0x300000: must be below"),
-    ("esp32", "[flash]", "[flash", "not TOML: .*line"),
-]
+# By board: what is in its file, what stands there instead, what the error says.
+WRONG = {
+    "pico_w": [
+        ('chip = "rp2040"', "chip = 2040", "chip = 2040: must be a text"),
+        ('chip = "rp2040"', 'chip = "rp2041"', "chip = rp2041: must be one of rp2040, rp2350"),
+        ('chip = "rp2040"', 'chip = "esp32"', "chip = esp32: must be one of rp2040, rp2350"),
+        ('port = "rp2"', 'port = "stm32"', "port = stm32: must be one of rp2, esp32"),
+        ('port = "rp2"\n', "", "port: is missing"),
+        ('title = "', 'titel = "', "titel: no such key; there are board, chip, .*title"),
+        ('network = "wifi"', 'network = "lora"', "network = lora: must be one of wifi, ser"),
+        ('sketch = "pico_w"', 'sketch = ""', "sketch = : must not be empty"),
+        ("size = 0x200000", 'size = "2M"', "flash.size = '2M': must be a whole number"),
+        ("size = 0x200000", "size = true", "flash.size = True: must be a whole number"),
+        ("size = 0x200000", "size = -4096", "flash.size = -0x1000: .*not below 0"),
+        ("filesystem = 0x12C000", "filesystem = 0x12C800",
+         "flash.filesystem = 0x12c800: must be a multiple of flash.block = 0x1000"),
+        ("filesystem = 0x12C000", "filesystem = 0x12B000",
+         "flash.filesystem = 0x12b000: .* ends at 0x1ff000, and must end with flash.size = 0x200"),
+        ("filesystem_size = 0xD4000 ", "filesystem_size = 0x3000 ",
+         "flash.filesystem_size = 0x3000: must be at least 0x4000"),
+        ("block = 4096 ", "block = 512 ", "flash.block = 0x200: must be 0x1000"),
+        ("program = 256 ", "program = 4096 ", "flash.program = 0x1000: must be a power of 2"),
+        ("block = 4096 ", "romfs = 0x10C000\nromfs_size = 0x21000\nblock = 4096 ",
+         "flash.romfs = 0x10c000: .*0x21000 it must end by flash.filesystem = 0x12c000"),
+        ('method = "uf2"', 'method = "esptool"', "flashing.method = esptool: .* one of uf2"),
+        ("family = 0xE48BFF56", "family = 0", "flashing.family = 0x0: must be a UF2 fam"),
+        ('drive = "RPI-RP2"', 'drive = ""', "flashing.drive = : must not be empty"),
+        ("[usb]\n", "[[usb]]\n", "usb = .*: it is a table"),
+        ('"2e8a:0003"', '"2E8A:3"', "usb.ids = 2E8A:3: must be VID:PID, as in 2e8a:0005"),
+        ('"2e8a:0003"', "3", r"usb.ids = \(.*3.*\): must be a list of texts"),
+    ],
+    "esp32": [
+        ("filesystem_size = 0x200000", "filesystem_size = 0x201000",
+         "flash.filesystem = 0x200000: .* ends at 0x401000, and must end with flash.size = 0x400"),
+        ("filesystem_size = 0x200000          # ports/esp32/main.c: boardctrl_startup: to the "
+         "end of flash\ngrows = true ", "filesystem_size = 0x201000\ngrows = false ",
+         "flash.filesystem = 0x200000: .* ends at 0x401000, behind flash.size = 0x400000"),
+        ("offset = 0x1000", "offset = 0x300000", "flashing.offset = 0x300000: must be below"),
+        ("[flash]", "[flash", "not TOML: .*line"),
+    ],
+    "esp32_s3": [
+        ('chip = "esp32s3"\n', 'chip = "esp32"\n', "flashing.chip = esp32: .* esp32s3"),
+    ],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("board", "old", "new", "text"), WRONG)
+@pytest.mark.parametrize(
+    ("board", "old", "new", "text"), [(board, *row) for board in WRONG for row in WRONG[board]]
+)
 def test_a_wrong_file_is_told_its_key(
     board: str, old: str, new: str, text: str, tmp_path: Path
 ) -> None:

@@ -79,50 +79,29 @@ class Odd(NamedTuple):
 
 UNKNOWN = "missing, in wrong order or not allowed"
 REFUSED = {
-    "wrong order": Odd(
-        lambda: swapped(*line(2)),
-        "its certificates are in wrong order: Signer 0 must come after Signer 1",
-        UNKNOWN,
-    ),
-    "missing intermediate": Odd(
-        lambda: leaf()[:1],
+    "wrong order": Odd(lambda: swapped(*line(2)),
+        "its certificates are in wrong order: Signer 0 must come after Signer 1", UNKNOWN),
+    "missing intermediate": Odd(lambda: leaf()[:1],
         "it does not send the certificate of Odd Intermediate, which signed broker, and ",
-        UNKNOWN,
-    ),
-    "9 intermediates": Odd(
-        lambda: line(9), "there are more than 8 intermediates", "X509_FATAL_ERROR", True
-    ),
+        UNKNOWN),
+    "9 intermediates": Odd(lambda: line(9), "there are more than 8 intermediates",
+        "X509_FATAL_ERROR", True),
     "more than 16 KB": Odd(
         lambda: leaf(hosts=[*HERE, *(f"{'name' * 15}.{i}.example" for i in range(220))]),
-        "bytes, more than 16384",
-        "`flatmq tls` may say why",
-        True,
-    ),
-    "critical name constraints": Odd(
-        lambda: below(more=constraints(critical=True)),
+        "bytes, more than 16384", "`flatmq tls` may say why", True),
+    "critical name constraints": Odd(lambda: below(more=constraints(critical=True)),
         "Special has the critical extension NameConstraints, which boards do not support",
-        "X509_INVALID_EXTENSIONS",
-        True,
-    ),
-    "for clients only": Odd(
-        lambda: leaf(usage=CLIENT),
-        "its certificate is not for servers (key usage)",
-        "the certificate is not for servers",
-    ),
-    "path length": Odd(
-        lambda: line(2, path_length=0),
+        "X509_INVALID_EXTENSIONS", True),
+    "for clients only": Odd(lambda: leaf(usage=CLIENT),
+        "its certificate is not for servers (key usage)", "the certificate is not for servers"),
+    "path length": Odd(lambda: line(2, path_length=0),
         "Signer 0 may not sign Signer 1: its path length allows 0 intermediates below it, not 1",
-        UNKNOWN,
-    ),
-    "signer that may not sign": Odd(
-        lambda: below(more=usage("digital_signature")),
-        "Special may not sign broker: it is not an authority that may sign",
-        UNKNOWN,
-    ),
-    "expired intermediate": Odd(
-        lambda: below(days=(-30, -1)), "Special expired on ", "has expired by this clock"
-    ),
-}
+        UNKNOWN),
+    "signer that may not sign": Odd(lambda: below(more=usage("digital_signature")),
+        "Special may not sign broker: it is not an authority that may sign", UNKNOWN),
+    "expired intermediate": Odd(lambda: below(days=(-30, -1)), "Special expired on ",
+        "has expired by this clock"),
+}  # fmt: skip
 # What OpenSSL says of chains that boards accept.
 UNNOTICED = {
     "name constraints": (lambda: below(more=constraints(critical=False)), "excluded subtree"),

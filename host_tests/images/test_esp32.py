@@ -142,54 +142,29 @@ def test_a_romfs_that_the_firmware_has_elsewhere(
 Download = Callable[[], bytes]
 S3 = boards.load("esp32_s3")
 WRONG: dict[str, tuple[str, Download, str]] = {
-    "no firmware": (
-        "esp32",
-        lambda: b"MicroPython",
-        r"it is no firmware .* 11 bytes .* 4d, not w",
-    ),
+    "no firmware": ("esp32", lambda: b"MicroPython",
+        r"it is no firmware .* 11 bytes .* 4d, not w"),
     "a UF2 file": ("esp32", lambda: b"UF2\n" * 20_000, r"it is no firmware .* begin with 55, not"),
-    "for the other chip": (
-        "esp32_c3",
+    "for the other chip": ("esp32_c3",
         lambda: downloads.esp32(boards.load("esp32_c3"), SIZE, chip="esp32s3"),
-        r"it is for esp32s3, and the board has esp32c3",
-    ),
-    "for the chip before it": (
-        "esp32_s3",
-        lambda: downloads.esp32(ESP32, SIZE),
-        r"it is for esp32, and the board has esp32s3",
-    ),
-    "no partition table": (
-        "esp32",
-        lambda: downloads.esp32(ESP32, SIZE, partitions=None),
-        r"no partition table is in it, where 0x8000 of the flash will be",
-    ),
-    "the filesystem elsewhere": (
-        "esp32",
+        r"it is for esp32s3, and the board has esp32c3"),
+    "for the chip before it": ("esp32_s3", lambda: downloads.esp32(ESP32, SIZE),
+        r"it is for esp32, and the board has esp32s3"),
+    "no partition table": ("esp32", lambda: downloads.esp32(ESP32, SIZE, partitions=None),
+        r"no partition table is in it, where 0x8000 of the flash will be"),
+    "the filesystem elsewhere": ("esp32",
         lambda: downloads.esp32(ESP32, SIZE, partitions=ELSEWHERE),
         r"it has its filesystem at 0x210000 to 0x400000, and flash\.filesystem of .*esp32\.toml "
-        r"says 0x200000 to 0x400000",
-    ),
-    "a larger application": (
-        "esp32",
-        lambda: downloads.esp32(ESP32, SIZE, partitions=LARGER),
-        r"it has its filesystem at 0x220000 to 0x400000, and .* 0x200000 to 0x400000",
-    ),
-    "a smaller flash": (
-        "esp32_s3",
-        lambda: downloads.esp32(S3, SIZE, partitions=WITH_VFS),
-        r"it has its filesystem at 0x200000 to 0x400000, and .* 0x200000 to 0x800000",
-    ),
-    "too large": (
-        "esp32",
-        lambda: downloads.esp32(ESP32, 0x1FF010),
-        r"it reaches up to 0x200010, and the filesystem of esp32 starts at 0x200000, 16 bytes bef",
-    ),
-    "too old": (
-        "esp32",
-        lambda: downloads.esp32(ESP32, SIZE, version="1.22.2"),
-        r"it is MicroPython 1\.22\.2; flatmq needs 1\.26 or later",
-    ),
-}
+        r"says 0x200000 to 0x400000"),
+    "a larger application": ("esp32", lambda: downloads.esp32(ESP32, SIZE, partitions=LARGER),
+        r"it has its filesystem at 0x220000 to 0x400000, and .* 0x200000 to 0x400000"),
+    "a smaller flash": ("esp32_s3", lambda: downloads.esp32(S3, SIZE, partitions=WITH_VFS),
+        r"it has its filesystem at 0x200000 to 0x400000, and .* 0x200000 to 0x800000"),
+    "too large": ("esp32", lambda: downloads.esp32(ESP32, 0x1FF010),
+        r"it reaches up to 0x200010, and the filesystem of esp32 starts at 0x200000, 16 bytes b"),
+    "too old": ("esp32", lambda: downloads.esp32(ESP32, SIZE, version="1.22.2"),
+        r"it is MicroPython 1\.22\.2; flatmq needs 1\.26 or later"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)

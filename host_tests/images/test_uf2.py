@@ -104,66 +104,39 @@ def changed(data: bytes, at: int, there: bytes) -> bytes:
 PICO_W = boards.load("pico_w")
 Download = Callable[[], bytes]
 WRONG: dict[str, tuple[str, Download, str]] = {
-    "no UF2": (
-        "pico_w",
-        lambda: b"MicroPython" * 100,
-        r"not a UF2 file: 1,100 bytes are no multiple of 512",
-    ),
+    "no UF2": ("pico_w", lambda: b"MicroPython" * 100,
+               r"not a UF2 file: 1,100 bytes are no multiple of 512"),
     "nothing": ("pico_w", lambda: b"", r"not a UF2 file: 0 bytes"),
-    "torn": (
-        "pico_w",
-        lambda: downloads.uf2(PICO_W, bytes(512))[:512] + bytes(512),
-        r"not a UF2 file: block 1 does not begin and end as one",
-    ),
-    "for the other chip": (
-        "pico_w",
+    "torn": ("pico_w", lambda: downloads.uf2(PICO_W, bytes(512))[:512] + bytes(512),
+             r"not a UF2 file: block 1 does not begin and end as one"),
+    "for the other chip": ("pico_w",
         lambda: downloads.uf2(boards.load("pico_2"), downloads.program(PICO_W, SIZE)),
-        r"it is for absolute \(0xe48bff57\), rp2350-arm-s \(0xe48bff59\), and the board is rp2040",
-    ),
-    "for RISC-V": (
-        "pico_2",
+        r"it is for absolute \(0xe48bff57\), rp2350-arm-s \(0xe48bff59\), and the board is rp20"),
+    "for RISC-V": ("pico_2",
         lambda: downloads.uf2(
             boards.load("pico_2"), downloads.program(PICO_W, SIZE), family=0xE48BFF5A
         ),
-        r"it is for absolute .*, rp2350-riscv \(0xe48bff5a\), and the board is rp2350-arm-s \(",
-    ),
-    "for the other board": (
-        "pico_w",
+        r"it is for absolute .*, rp2350-riscv \(0xe48bff5a\), and the board is rp2350-arm-s \("),
+    "for the other board": ("pico_w",
         lambda: downloads.uf2(PICO_W, downloads.program(boards.load("pico"), SIZE)),
         r"it has its filesystem at 0xa0000 to 0x200000, and flash\.filesystem of .*pico_w\.toml "
-        r"says 0x12c000 to 0x200000: is it the firmware for this board, RPI_PICO_W-",
-    ),
-    "too large": (
-        "pico_w",
-        lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, 0x12C100)),
-        r"it reaches up to 0x1012c100, and the filesystem of pico_w starts at 0x1012c000, 256 b",
-    ),
-    "larger than the flash": (
-        "pico_w",
+        r"says 0x12c000 to 0x200000: is it the firmware for this board, RPI_PICO_W-"),
+    "too large": ("pico_w", lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, 0x12C100)),
+        r"it reaches up to 0x1012c100, and the filesystem of pico_w starts at 0x1012c000, 256 b"),
+    "larger than the flash": ("pico_w",
         lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, 0x200100)),
-        r"it goes to 0x10000000 to 0x10200100, and the board's flash is at 0x10000000 to 0x10200",
-    ),
-    "too old": (
-        "pico_w",
+        r"it goes to 0x10000000 to 0x10200100, and the board's flash is at 0x10000000 to 0x10200"),
+    "too old": ("pico_w",
         lambda: downloads.uf2(PICO_W, downloads.program(PICO_W, SIZE, version="1.25.0")),
-        r"it is MicroPython 1\.25\.0; flatmq needs 1\.26 or later$",
-    ),
-    "no MicroPython": (
-        "pico_w",
-        lambda: downloads.uf2(PICO_W, downloads.noise(SIZE, "other")),
-        r"it contains no version of MicroPython",
-    ),
-    "pages of another size": (
-        "pico_w",
+        r"it is MicroPython 1\.25\.0; flatmq needs 1\.26 or later$"),
+    "no MicroPython": ("pico_w", lambda: downloads.uf2(PICO_W, downloads.noise(SIZE, "other")),
+        r"it contains no version of MicroPython"),
+    "pages of another size": ("pico_w",
         lambda: changed(downloads.uf2(PICO_W, bytes(512)), 16, b"\x80\0\0\0"),
-        r"block 0 has 128 bytes for 0x10000000; the boot loader takes 256 bytes",
-    ),
-    "the same place twice": (
-        "pico_w",
-        lambda: downloads.uf2(PICO_W, bytes(256)) * 2,
-        r"block 0: there is one for 0x10000000 already",
-    ),
-}
+        r"block 0 has 128 bytes for 0x10000000; the boot loader takes 256 bytes"),
+    "the same place twice": ("pico_w", lambda: downloads.uf2(PICO_W, bytes(256)) * 2,
+        r"block 0: there is one for 0x10000000 already"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)

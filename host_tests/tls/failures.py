@@ -49,41 +49,23 @@ FAILURES = (
     Failure("another public key than the pin", {"pin": "pin of ca"}, "is not in pin: its SHA-256"),
     Failure("no client certificate", CA, "it needs a client certificate", "mutual"),
     Failure("no client certificate, TLS 1.2", CA, "it needs a client certificate", "older"),
-    Failure(
-        "key of another certificate",
-        {**CA, "cert": "client.der", "key": "stranger.key.der"},
-        "key must be the key of cert",
-        "mutual",
-    ),
-    Failure(
-        "client certificate of another authority",
-        {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
-        "the broker must trust the authority",
-        "mutual",
-    ),
-    Failure(
-        "client certificate of another authority, TLS 1.2",
-        {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
-        "the broker must trust the authority",
-        "older",
-    ),
-    Failure(
-        "client certificate that has expired",
-        {**CA, "cert": "old.der", "key": "old.key.der"},
-        "cert must be valid today",
-        "mutual",
-    ),
+    Failure("key of another certificate", {**CA, "cert": "client.der", "key": "stranger.key.der"},
+            "key must be the key of cert", "mutual"),
+    Failure("client certificate of another authority",
+            {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
+            "the broker must trust the authority", "mutual"),
+    Failure("client certificate of another authority, TLS 1.2",
+            {**CA, "cert": "stranger.der", "key": "stranger.key.der"},
+            "the broker must trust the authority", "older"),
+    Failure("client certificate that has expired", {**CA, "cert": "old.der", "key": "old.key.der"},
+            "cert must be valid today", "mutual"),
     Failure("port without TLS", CA, "use the port that has TLS", "plain"),
     Failure("TLS 1.3 only", CA, "allow TLS 1.2", "modern", only="micropython"),
     Failure("no such file", {"ca": "nowhere.der"}, "file in ca cannot be read"),
     Failure("file that is no certificate", {"ca": "broken.der"}, "ca must be an X.509"),
-    Failure(
-        "key that is no key",
-        {**CA, "cert": "client.der", "key": "broken.der"},
-        "cert and key must be",
-        "mutual",
-    ),
-)
+    Failure("key that is no key", {**CA, "cert": "client.der", "key": "broken.der"},
+            "cert and key must be", "mutual"),
+)  # fmt: skip
 
 
 def said(broker: SecureBroker, python: str, failure: Failure) -> tuple[int, str, str]:
