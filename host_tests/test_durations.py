@@ -23,16 +23,13 @@ def test_what_is_no_duration(text: str) -> None:
         DURATION.convert(text, None, None)
 
 
-@pytest.mark.parametrize(
-    ("limits", "text", "said"),
-    [
-        ((1,), "500ms", "must be 1s to 36525d, not 500ms"),
-        ((0.1, 60), "61", "must be 0.1s to 60s, not 61"),
-        ((0, 0xFFFFFFFF), "-1", "not '-1'"),
-        ((0, 0xFFFFFFFF), "9999999d", "must be 0s to 4,294,967,295s, not 9999999d"),
-        ((0, 60), "500ms", "must be whole seconds, not 500ms"),
-    ],
-)
+@pytest.mark.parametrize(("limits", "text", "said"), [
+    ((1,), "500ms", "must be 1s to 36525d, not 500ms"),
+    ((0.1, 60), "61", "must be 0.1s to 60s, not 61"),
+    ((0, 0xFFFFFFFF), "-1", "not '-1'"),
+    ((0, 0xFFFFFFFF), "9999999d", "must be 0s to 4,294,967,295s, not 9999999d"),
+    ((0, 60), "500ms", "must be whole seconds, not 500ms"),
+])  # fmt: skip
 def test_a_limit_is_named(limits: tuple[float, ...], text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
         duration(*limits, whole=True).convert(text, None, None)

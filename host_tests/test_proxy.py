@@ -120,22 +120,19 @@ def shows(end: socket.socket, fault: Fault, before: bytes) -> bool:
     return read(end, len(before)) == before and is_quiet(end)
 
 
-@pytest.mark.parametrize(
-    ("way", "fault", "limit"),
-    [
-        (UP, "cut", 0),
-        (DOWN, "cut", 1),
-        (UP, "cut", 65535),
-        (DOWN, "cut", 65536),
-        (UP, "cut", 65537),
-        (UP, "reset", 1),
-        (DOWN, "reset", 100000),
-        (UP, "silence", 65536),
-        (DOWN, "silence", 1),
-        (UP, "stall", 1),
-        (DOWN, "stall", 65536),
-    ],
-)
+@pytest.mark.parametrize(("way", "fault", "limit"), [
+    (UP, "cut", 0),
+    (DOWN, "cut", 1),
+    (UP, "cut", 65535),
+    (DOWN, "cut", 65536),
+    (UP, "cut", 65537),
+    (UP, "reset", 1),
+    (DOWN, "reset", 100000),
+    (UP, "silence", 65536),
+    (DOWN, "silence", 1),
+    (UP, "stall", 1),
+    (DOWN, "stall", 65536),
+])  # fmt: skip
 def test_a_fault_after_exactly_so_many_bytes(
     bench: Bench, way: Direction, fault: Fault, limit: int
 ) -> None:

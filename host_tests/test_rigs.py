@@ -34,21 +34,13 @@ def test_the_commands_in_the_tests_and_of_the_proofs_are_there() -> None:
             assert options <= known or words[0] in _IN_TESTS
 
 
-@pytest.mark.parametrize(
-    ("words", "passed_on"),
-    [
-        ("faults --only x", "faults --only x"),
-        ("broken-streams --seed 5", "tls.broken_streams --streams 4000 --clients 3 --seed 5"),
-        (
-            "fuzz-long",
-            "hostile.chance --link tcp --version 4 --packets 10000000 --device 500000",
-        ),
-        (
-            "fuzz-long --version 5 --packets 80",
-            "hostile.chance --link tcp --version 5 --packets 80 --device 4",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("words", "passed_on"), [
+    ("faults --only x", "faults --only x"),
+    ("broken-streams --seed 5", "tls.broken_streams --streams 4000 --clients 3 --seed 5"),
+    ("fuzz-long", "hostile.chance --link tcp --version 4 --packets 10000000 --device 500000"),
+    ("fuzz-long --version 5 --packets 80",
+     "hostile.chance --link tcp --version 5 --packets 80 --device 4"),
+])  # fmt: skip
 def test_a_command_passes_its_arguments_on(
     words: str, passed_on: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,31 +65,28 @@ def test_a_number_that_no_double_holds_is_null(value: str) -> None:
     assert summed[:2] == [Record("a", "", NOW, None, None), Record("b", "", NOW, None, 0.0)]
 
 
-@pytest.mark.parametrize(
-    ("pack", "why"),
-    [
-        ('[{"n":"a","v":1,"t":NaN}]', "t = nan: not a number"),
-        ('[{"n":"a","v":1,"bver":null}]', "bver = None: not a number"),
-        ('[{"n":"a","v":1,"t":1e308,"bt":1e308}]', "double"),
-        (b"\xff", "not JSON"),
-        (b"", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("{}", "not an array"),
-        ("[]", "not an array"),
-        ("[1]", "record 0: not an object"),
-        ('[{"n":"a","v":1},{"n":"b","v":"1"}]', "record 1: v = '1': not a number"),
-        ('[{"n":"a","v":true}]', "v = True: not a number"),
-        ('[{"n":1,"v":1}]', "n = 1: not a text"),
-        ('[{"n":"a","vb":1}]', "vb = 1: not true or false"),
-        ('[{"n":"a","v":1,"vs":"1"}]', "more than one value"),
-        ('[{"n":"a","v":1,"more_":1}]', "more_: must be understood"),
-        ('[{"bver":11,"n":"a","v":1}]', "bver = 11: 10 is known"),
-        ('[{"v":1}]', "name = ''"),
-        ('[{"bn":"-","n":"a","v":1}]', "name = '-a'"),
-        ('[{"n":"a b","v":1}]', "name = 'a b'"),
-        ('[{"bn":" ","n":"x","v":1}]', "name = ' x'"),
-    ],
-)
+@pytest.mark.parametrize(("pack", "why"), [
+    ('[{"n":"a","v":1,"t":NaN}]', "t = nan: not a number"),
+    ('[{"n":"a","v":1,"bver":null}]', "bver = None: not a number"),
+    ('[{"n":"a","v":1,"t":1e308,"bt":1e308}]', "double"),
+    (b"\xff", "not JSON"),
+    (b"", "not JSON"),
+    ("[" * 100_000, "not JSON"),
+    ("{}", "not an array"),
+    ("[]", "not an array"),
+    ("[1]", "record 0: not an object"),
+    ('[{"n":"a","v":1},{"n":"b","v":"1"}]', "record 1: v = '1': not a number"),
+    ('[{"n":"a","v":true}]', "v = True: not a number"),
+    ('[{"n":1,"v":1}]', "n = 1: not a text"),
+    ('[{"n":"a","vb":1}]', "vb = 1: not true or false"),
+    ('[{"n":"a","v":1,"vs":"1"}]', "more than one value"),
+    ('[{"n":"a","v":1,"more_":1}]', "more_: must be understood"),
+    ('[{"bver":11,"n":"a","v":1}]', "bver = 11: 10 is known"),
+    ('[{"v":1}]', "name = ''"),
+    ('[{"bn":"-","n":"a","v":1}]', "name = '-a'"),
+    ('[{"n":"a b","v":1}]', "name = 'a b'"),
+    ('[{"bn":" ","n":"x","v":1}]', "name = ' x'"),
+])  # fmt: skip
 def test_what_is_no_pack(pack: str | bytes, why: str) -> None:
     with pytest.raises(PackError) as told:
         resolve(pack, NOW)

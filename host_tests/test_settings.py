@@ -110,16 +110,13 @@ def test_a_pin_that_is_no_text_is_an_error(folder: Path) -> None:
         board_tls.prepare(settings.load((), folder))
 
 
-@pytest.mark.parametrize(
-    ("device", "ready"),
-    [
-        (None, {"parts": "updates"}),
-        ({"parts": None}, {"parts": "updates"}),
-        ({"parts": " time , ha"}, {"parts": "time,ha,updates"}),
-        ({"parts": 5}, {"parts": "5,updates"}),  # which the sketch does not know
-        (["time"], ["time"]),
-    ],
-)
+@pytest.mark.parametrize(("device", "ready"), [
+    (None, {"parts": "updates"}),
+    ({"parts": None}, {"parts": "updates"}),
+    ({"parts": " time , ha"}, {"parts": "time,ha,updates"}),
+    ({"parts": 5}, {"parts": "5,updates"}),  # which the sketch does not know
+    (["time"], ["time"]),
+])  # fmt: skip
 def test_a_board_with_a_key_takes_updates(device: object, ready: object) -> None:
     slots = package.Slots(Path("key.pub"))
     assert package.settled({"device": device}, slots) == {"device": ready}

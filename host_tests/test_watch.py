@@ -95,14 +95,11 @@ def test_packs_that_did_not_come_are_counted(running: broker.Broker) -> None:
     assert (done.exit_code, done.output) == (1, "0 of 2 packs came\n")
 
 
-@pytest.mark.parametrize(
-    ("address", "text"),
-    [
-        ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"),
-        ("[::1]:1", "no broker answers at [::1]:1"),
-        ("a..b", "a..b: no such host"),  # which no name server is asked for
-    ],
-)
+@pytest.mark.parametrize(("address", "text"), [
+    ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"),
+    ("[::1]:1", "no broker answers at [::1]:1"),
+    ("a..b", "a..b: no such host"),  # which no name server is asked for
+])  # fmt: skip
 def test_a_broker_that_is_not_there_is_one_line(address: str, text: str) -> None:
     done = typed_command.flatmq("watch", address)
     assert (done.exit_code, done.output) == (1, f"Error: {text}\n")

@@ -151,16 +151,11 @@ def _http(end: socket.socket) -> None:
     end.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        (_http, "does not speak TLS; brokers usually do at port 8883"),
-        (
-            lambda end: end.recv(4096) and time.sleep(0.5),
-            "accepts connections, but sends no answer within 0.2 s",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("answer", "says"), [
+    (_http, "does not speak TLS; brokers usually do at port 8883"),
+    (lambda end: end.recv(4096) and time.sleep(0.5),
+     "accepts connections, but sends no answer within 0.2 s"),
+])  # fmt: skip
 def test_something_else_at_that_port(
     answer: Callable[[socket.socket], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,15 +13,12 @@ def test_a_sketch_runs_in_a_small_heap(near: Broker) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [
-        pytest.param("ten_mixed_messages", 100 if sizes.whole() else 20, id="mixed messages"),
-        pytest.param("reconnect_over_tcp", 20, id="20 reconnects"),
-        pytest.param("reconnect_after_a_loss", 20, id="20 losses"),
-        pytest.param("reconnect_after_a_refusal", 20, id="20 refusals"),
-    ],
-)
+@pytest.mark.parametrize(("name", "steps"), [
+    pytest.param("ten_mixed_messages", 100 if sizes.whole() else 20, id="mixed messages"),
+    pytest.param("reconnect_over_tcp", 20, id="20 reconnects"),
+    pytest.param("reconnect_after_a_loss", 20, id="20 losses"),
+    pytest.param("reconnect_after_a_refusal", 20, id="20 refusals"),
+])  # fmt: skip
 def test_the_heap_is_where_it_was(name: str, steps: int, version: int, near: Broker) -> None:
     assert on_device.growth("settling", name, steps, near, version) == 0
 

@@ -90,20 +90,12 @@ ROWS = (
     ("a watchdog that is not fed", "stops --for {n[1]}s", 1, FAILED + "its watchdog ran out"),
     ("names and the time", f"by_name --until year={YEAR}", 0, f"seen: year={YEAR}"),
     ("another port", "by_name --for {n[2]}s", 1, FAILED + "OSError: [Errno 104] ECONNRESET"),
-    (
-        "a crash in a full heap, published after the reset",
-        "crashes --until dev/board/crash --for {n[3]}s",
-        0,
-        "seen: dev/board/crash",
-    ),
+    ("a crash in a full heap, published after the reset",
+     "crashes --until dev/board/crash --for {n[3]}s", 0, "seen: dev/board/crash"),
     ("bytes of heap per published print", "prints --until bytes=0", 0, "seen: bytes=0"),
-    (
-        "reset, Wi-Fi lost, power cut",
-        f"--for {{n[7]}}s {LOSSES} {OFTEN}",
-        0,
-        "the program did not fail",
-    ),
-)
+    ("reset, Wi-Fi lost, power cut", f"--for {{n[7]}}s {LOSSES} {OFTEN}", 0,
+     "the program did not fail"),
+)  # fmt: skip
 
 
 def lost(output: str) -> int:

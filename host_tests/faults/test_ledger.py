@@ -6,26 +6,23 @@ from faults.__main__ import summary
 from faults.ledger import Message, Way, payload, read
 
 
-@pytest.mark.parametrize(
-    ("promised", "came", "qos", "options", "problems"),
-    [
-        ("123", "123", 0, {}, 0),
-        ("123", "123", 1, {}, 0),
-        ("123", "123", 2, {}, 0),
-        ("12", "1", 0, {}, 0),
-        ("12", "1", 0, {"intact": True}, 1),
-        ("12", "1", 1, {}, 1),
-        ("12", "1", 2, {}, 1),
-        ("12", "112", 0, {}, 1),
-        ("12", "112", 1, {}, 0),
-        ("12", "112", 2, {}, 1),
-        ("12", "112", 2, {"again": True}, 0),  # the session was forgotten
-        ("123", "12123", 1, {}, 0),  # the order is that of first deliveries
-        ("123", "132", 1, {}, 1),
-        ("1", "12", 0, {}, 1),  # never sent
-        ("1", "1x", 0, {}, 1),  # x came changed
-    ],
-)
+@pytest.mark.parametrize(("promised", "came", "qos", "options", "problems"), [
+    ("123", "123", 0, {}, 0),
+    ("123", "123", 1, {}, 0),
+    ("123", "123", 2, {}, 0),
+    ("12", "1", 0, {}, 0),
+    ("12", "1", 0, {"intact": True}, 1),
+    ("12", "1", 1, {}, 1),
+    ("12", "1", 2, {}, 1),
+    ("12", "112", 0, {}, 1),
+    ("12", "112", 1, {}, 0),
+    ("12", "112", 2, {}, 1),
+    ("12", "112", 2, {"again": True}, 0),  # the session was forgotten
+    ("123", "12123", 1, {}, 0),  # the order is that of first deliveries
+    ("123", "132", 1, {}, 1),
+    ("1", "12", 0, {}, 1),  # never sent
+    ("1", "1x", 0, {}, 1),  # x came changed
+])  # fmt: skip
 def test_problems(promised: str, came: str, qos: int, options: dict, problems: int) -> None:
     messages = {n: Message("t", int(n), 16, qos) for n in "123"}
     way = Way("up", [messages[n] for n in promised], [messages.get(n) for n in came], **options)

@@ -52,17 +52,11 @@ def test_boards_lists_what_is_connected_and_what_is_known(plugged: Callable[...,
         assert boards.load(name).title in shown
 
 
-@pytest.mark.parametrize(
-    ("ports", "texts"),
-    [
-        (
-            [("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5)],
-            ["2 ports may be the board", "--port /dev/ttyACM0", "--port /dev/ttyACM1"],
-        ),
-        ([("/dev/ttyUSB1", 1, 2)], ["/dev/ttyUSB1 (0001:0002 Board)"]),
-    ],
-    ids=["several", "none"],
-)
+@pytest.mark.parametrize(("ports", "texts"), [
+    ([("/dev/ttyACM0", 0x2E8A, 5), ("/dev/ttyACM1", 0x2E8A, 5)],
+     ["2 ports may be the board", "--port /dev/ttyACM0", "--port /dev/ttyACM1"]),
+    ([("/dev/ttyUSB1", 1, 2)], ["/dev/ttyUSB1 (0001:0002 Board)"]),
+], ids=["several", "none"])  # fmt: skip
 def test_another_number_of_boards_is_an_error(
     ports: list[tuple[str, int, int]], texts: list[str], plugged: Callable[..., None]
 ) -> None:
@@ -210,15 +204,11 @@ def test_deploy_resets_the_board(tmp_path: Path, fault: dict[str, int]) -> None:
         assert board.resets == 1
 
 
-@pytest.mark.parametrize(
-    ("main", "swallows", "oldest", "text"),
-    [
-        ("", 100, None, "the board was not reset in 3 tries"),
-        ("#" * 500_000, 0, None, "bytes of room"),
-        ("", 0, (9, 9), "9.9 or later is needed: `flatmq flash`"),
-    ],
-    ids=["not reset", "no room", "old MicroPython"],
-)
+@pytest.mark.parametrize(("main", "swallows", "oldest", "text"), [
+    ("", 100, None, "the board was not reset in 3 tries"),
+    ("#" * 500_000, 0, None, "bytes of room"),
+    ("", 0, (9, 9), "9.9 or later is needed: `flatmq flash`"),
+], ids=["not reset", "no room", "old MicroPython"])  # fmt: skip
 def test_deploy_says_what_is_wrong(
     main: str,
     swallows: int,
@@ -310,15 +300,11 @@ def test_flash_says_when_the_drive_does_not_take_it(
 # flash by esptool
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "offset"),
-    [
-        ("esp32", b"\xe9" + b"\0" * 99, 0x1000),
-        ("esp32", b"\xff" * 0x1000 + b"\xe9" + b"\0" * 99, 0),
-        ("esp32_c3", b"\xe9" + b"\0" * 11 + b"\5\0" + b"\0" * 99, 0),
-        ("esp32_c3", b"\0" * 8 + b"littlefs" + b"\0" * 99, 0x200000),
-    ],
-    ids=["firmware", "a whole flash", "firmware at 0", "a filesystem"],
-)
+@pytest.mark.parametrize(("name", "data", "offset"), [
+    ("esp32", b"\xe9" + b"\0" * 99, 0x1000),
+    ("esp32", b"\xff" * 0x1000 + b"\xe9" + b"\0" * 99, 0),
+    ("esp32_c3", b"\xe9" + b"\0" * 11 + b"\5\0" + b"\0" * 99, 0),
+    ("esp32_c3", b"\0" * 8 + b"littlefs" + b"\0" * 99, 0x200000),
+], ids=["firmware", "a whole flash", "firmware at 0", "a filesystem"])  # fmt: skip
 def test_where_it_goes_in_flash(name: str, data: bytes, offset: int, tmp_path: Path) -> None:
     assert flash.esp_offset(boards.load(name), tmp_path / "x.bin", data) == offset

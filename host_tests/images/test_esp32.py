@@ -116,22 +116,13 @@ def test_a_romfs_lies_beside_a_filesystem_alone() -> None:
     assert image.make(with_romfs(), modules(), with_romfs=True).romfs
 
 
-@pytest.mark.parametrize(
-    ("partitions", "size", "text"),
-    [
-        (downloads.PARTITIONS, SIZE, r"no romfs partition is in it, and .* has flash\.romfs"),
-        (
-            ROMFS_ELSEWHERE,
-            SIZE,
-            r"its romfs at 0x1d0000 to 0x200000, and flash\.romfs of .* says 0x1e0000 to 0x200000",
-        ),
-        (
-            WITH_ROMFS,
-            0x1DF100,
-            r"reaches up to 0x1e0100, and the romfs of esp32 starts at 0x1e0000, 256 bytes before",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("partitions", "size", "text"), [
+    (downloads.PARTITIONS, SIZE, r"no romfs partition is in it, and .* has flash\.romfs"),
+    (ROMFS_ELSEWHERE, SIZE,
+     r"its romfs at 0x1d0000 to 0x200000, and flash\.romfs of .* says 0x1e0000 to 0x200000"),
+    (WITH_ROMFS, 0x1DF100,
+     r"reaches up to 0x1e0100, and the romfs of esp32 starts at 0x1e0000, 256 bytes before"),
+])  # fmt: skip
 def test_a_romfs_that_the_firmware_has_elsewhere(
     partitions: str, size: int, text: str, tmp_path: Path
 ) -> None:
@@ -174,15 +165,12 @@ def test_a_wrong_firmware_is_refused_with_a_reason(case: str, tmp_path: Path) ->
         make(boards.load(name), tmp_path, download())
 
 
-@pytest.mark.parametrize(
-    ("banner", "version"),
-    [
-        (b"MicroPython v1.26.0-preview.12.gabc on 2025-06-01", (1, 26, 0)),
-        (b"MicroPython (with v2.0 preview) v1.29.1 on 2026-06-01", (1, 29, 1)),
-        (b"3.4.0; MicroPython v1.28 on 2026-04-01", (1, 28, 0)),
-        (b"MicroPython", None),
-    ],
-)
+@pytest.mark.parametrize(("banner", "version"), [
+    (b"MicroPython v1.26.0-preview.12.gabc on 2025-06-01", (1, 26, 0)),
+    (b"MicroPython (with v2.0 preview) v1.29.1 on 2026-06-01", (1, 29, 1)),
+    (b"3.4.0; MicroPython v1.28 on 2026-04-01", (1, 28, 0)),
+    (b"MicroPython", None),
+])  # fmt: skip
 def test_the_version_is_read_from_the_banner(
     banner: bytes, version: tuple[int, int, int] | None
 ) -> None:

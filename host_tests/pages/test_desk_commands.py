@@ -50,37 +50,23 @@ SECURE = "broker.example"
 # These are not typed here, as they take minutes, a board or a download. The test that is named
 # does what they do, by other words.
 COVERED = {
-    "make pipeline": (
-        "pipeline/test_pipeline_demo.py",
-        "test_everything_that_boards_send_is_in_the_tables",
-    ),
+    "make pipeline": ("pipeline/test_pipeline_demo.py",
+        "test_everything_that_boards_send_is_in_the_tables"),
     "make release": ("test_release.py", "test_another_checkout_gives_the_same_bytes"),
     "python -m flatmq_rigs board": ("hil/test_hil.py", "test_everything"),
-    "flatmq emulate pico_w --firmware RPI_PICO_W.uf2": (
-        "emulate/test_emulate.py",
-        "test_the_exit_status",
-    ),
+    "flatmq emulate pico_w --firmware RPI_PICO_W.uf2": ("emulate/test_emulate.py",
+        "test_the_exit_status"),
     "flatmq emulate esp32 --firmware ESP32_GENERIC.bin --qemu qemu/build/qemu-system-xtensa": (
-        "emulate/test_qemu.py",
-        "test_a_qemu_without_a_radio",
-    ),
-    "mpremote mip install build/mip/package.json": (
-        "test_package.py",
-        "test_mpremote_installs_a_part_of_a_release",
-    ),
-    "mpremote mip install build/release/mpy6/package.json": (
-        "test_package.py",
-        "test_mpremote_installs_a_part_of_a_release",
-    ),
-    "flatmq ota prompt 192.168.1.10 pico-1 --signing-key fleet.key": (
-        "ota/test_prompt.py",
-        "test_lines_run_on_the_board",
-    ),
-    "python -m flatmq_rigs scale build/demo": (
-        "pipeline/test_pipeline_rigs.py",
-        "test_ingests_share_and_nothing_is_lost",
-    ),
-}
+        "emulate/test_qemu.py", "test_a_qemu_without_a_radio"),
+    "mpremote mip install build/mip/package.json": ("test_package.py",
+        "test_mpremote_installs_a_part_of_a_release"),
+    "mpremote mip install build/release/mpy6/package.json": ("test_package.py",
+        "test_mpremote_installs_a_part_of_a_release"),
+    "flatmq ota prompt 192.168.1.10 pico-1 --signing-key fleet.key": ("ota/test_prompt.py",
+        "test_lines_run_on_the_board"),
+    "python -m flatmq_rigs scale build/demo": ("pipeline/test_pipeline_rigs.py",
+        "test_ingests_share_and_nothing_is_lost"),
+}  # fmt: skip
 COMMANDS = {
     words: page
     for words, page in everything().items()

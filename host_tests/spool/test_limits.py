@@ -16,14 +16,10 @@ from observer import until
 from packets.properties import Id, properties
 
 
-@pytest.mark.parametrize(
-    ("limit", "payload", "qos", "retain"),
-    [
-        ((Id.MAXIMUM_PACKET_SIZE, 60), bytes(100), 1, False),
-        ((Id.RETAIN_AVAILABLE, 0), b"x", 1, True),
-    ],
-    ids=["Maximum Packet Size", "Retain Available"],
-)
+@pytest.mark.parametrize(("limit", "payload", "qos", "retain"), [
+    ((Id.MAXIMUM_PACKET_SIZE, 60), bytes(100), 1, False),
+    ((Id.RETAIN_AVAILABLE, 0), b"x", 1, True),
+], ids=["Maximum Packet Size", "Retain Available"])  # fmt: skip
 @pytest.mark.parametrize("online", [True, False])
 def test_what_the_broker_does_not_take_is_set_aside(
     tmp_path: Path,

@@ -193,16 +193,13 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(Client(b"c", tx_size=300, link=Broker()), str(tmp_path / "s"), segment=512)
 
 
-@pytest.mark.parametrize(
-    ("topic", "payload", "qos", "text"),
-    [
-        (b"t", bytes(600), 1, "record must be at most segment, 512 bytes, not 610"),
-        (b"t", bytes(400), 1, "packet must be at most tx_size, 300 bytes, not 408"),
-        (b"t", bytes(293), 1, "packet must be at most tx_size, 300 bytes, not 301"),
-        (b"t", b"", 0, "qos must be 1 to 2, not 0"),
-        (b"t/#", b"", 1, "topic name"),
-    ],
-)
+@pytest.mark.parametrize(("topic", "payload", "qos", "text"), [
+    (b"t", bytes(600), 1, "record must be at most segment, 512 bytes, not 610"),
+    (b"t", bytes(400), 1, "packet must be at most tx_size, 300 bytes, not 408"),
+    (b"t", bytes(293), 1, "packet must be at most tx_size, 300 bytes, not 301"),
+    (b"t", b"", 0, "qos must be 1 to 2, not 0"),
+    (b"t/#", b"", 1, "topic name"),
+])  # fmt: skip
 def test_what_never_fits_is_named(
     spool: Spool, topic: bytes, payload: bytes, qos: int, text: str
 ) -> None:

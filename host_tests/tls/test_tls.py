@@ -306,24 +306,21 @@ def test_without_the_reserve_a_full_heap_is_said(secure: SecureBroker) -> None:
 PIN = "A" * 43 + "="
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({}, "TLS needs ca"),
-        ({"ca": b""}, "TLS needs ca"),
-        ({"ca": 5}, "ca must be bytes or the path of a file, not int"),
-        ({"ca": "ca.der", "cert": "cert.der"}, "cert and key must be given together"),
-        ({"ca": "ca.der", "key": "key.der"}, "cert and key must be given together"),
-        ({"pin": "abc"}, "pin must be a SHA-256"),
-        ({"pin": b"abc"}, "pin must be a SHA-256"),
-        ({"pin": (PIN, "?")}, "pin must be a SHA-256"),
-        ({"pin": 5}, "pin must be bytes, str or a tuple of them, not 5"),
-        ({"pin": PIN, "insecure": True}, "insecure must be False"),
-        ({"ca": "ca.der", "server_hostname": b"x"}, "server_hostname must be str, not b'x'"),
-        ({"pin": PIN, "reserve": 4095}, "reserve must be a bool or at least 4096 bytes"),
-        ({"pin": PIN, "reserve": "all"}, "reserve must be a bool or at least 4096 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("given", "says"), [
+    ({}, "TLS needs ca"),
+    ({"ca": b""}, "TLS needs ca"),
+    ({"ca": 5}, "ca must be bytes or the path of a file, not int"),
+    ({"ca": "ca.der", "cert": "cert.der"}, "cert and key must be given together"),
+    ({"ca": "ca.der", "key": "key.der"}, "cert and key must be given together"),
+    ({"pin": "abc"}, "pin must be a SHA-256"),
+    ({"pin": b"abc"}, "pin must be a SHA-256"),
+    ({"pin": (PIN, "?")}, "pin must be a SHA-256"),
+    ({"pin": 5}, "pin must be bytes, str or a tuple of them, not 5"),
+    ({"pin": PIN, "insecure": True}, "insecure must be False"),
+    ({"ca": "ca.der", "server_hostname": b"x"}, "server_hostname must be str, not b'x'"),
+    ({"pin": PIN, "reserve": 4095}, "reserve must be a bool or at least 4096 bytes"),
+    ({"pin": PIN, "reserve": "all"}, "reserve must be a bool or at least 4096 bytes"),
+])  # fmt: skip
 def test_arguments(given: dict, says: str) -> None:
     with pytest.raises((ValueError, TypeError)) as raised:
         TLS(**given)
@@ -334,29 +331,26 @@ ALERT = -30592
 CLOSED = -29312
 
 
-@pytest.mark.parametrize(
-    ("number", "certified", "kind", "says"),
-    [
-        (-30336, False, "tls", "no authority is given"),
-        (-9984, True, "tls", "unknown authority"),
-        (ALERT, False, "tls", "allow TLS 1.2"),
-        (ALERT, True, "tls", "needs a client certificate"),
-        (CLOSED, False, "tls", "the port that has TLS"),
-        (CLOSED, True, "tls", "needs a client certificate"),
-        (errno.ECONNRESET, True, "tls", "needs a client certificate"),
-        (-errno.ECONNRESET, False, "tls", "the port that has TLS"),
-        (-29184, False, "tls", "the port that has TLS"),
-        (-28160, True, "tls", "the handshake failed: OSError: "),
-        (errno.ENOMEM, False, "resource", "no memory for TLS"),
-        (-17168, True, "resource", "no memory for TLS"),
-        (-32512, True, "resource", "no memory for TLS"),
-        (16, True, "resource", "no memory for TLS"),  # MBEDTLS_ERR_MPI_ALLOC_FAILED
-        (106, False, "resource", "no memory for TLS"),  # MBEDTLS_ERR_ASN1_ALLOC_FAILED
-        (-0x4F90, True, "resource", "no memory for TLS"),  # of ECP, because of bignum
-        (-0x3400, True, "resource", "esp32.idf_heap_info"),  # of DHM
-        (-0x7A00, True, "tls", "the certificate is not for servers"),
-    ],
-)
+@pytest.mark.parametrize(("number", "certified", "kind", "says"), [
+    (-30336, False, "tls", "no authority is given"),
+    (-9984, True, "tls", "unknown authority"),
+    (ALERT, False, "tls", "allow TLS 1.2"),
+    (ALERT, True, "tls", "needs a client certificate"),
+    (CLOSED, False, "tls", "the port that has TLS"),
+    (CLOSED, True, "tls", "needs a client certificate"),
+    (errno.ECONNRESET, True, "tls", "needs a client certificate"),
+    (-errno.ECONNRESET, False, "tls", "the port that has TLS"),
+    (-29184, False, "tls", "the port that has TLS"),
+    (-28160, True, "tls", "the handshake failed: OSError: "),
+    (errno.ENOMEM, False, "resource", "no memory for TLS"),
+    (-17168, True, "resource", "no memory for TLS"),
+    (-32512, True, "resource", "no memory for TLS"),
+    (16, True, "resource", "no memory for TLS"),  # MBEDTLS_ERR_MPI_ALLOC_FAILED
+    (106, False, "resource", "no memory for TLS"),  # MBEDTLS_ERR_ASN1_ALLOC_FAILED
+    (-0x4F90, True, "resource", "no memory for TLS"),  # of ECP, because of bignum
+    (-0x3400, True, "resource", "esp32.idf_heap_info"),  # of DHM
+    (-0x7A00, True, "tls", "the certificate is not for servers"),
+])  # fmt: skip
 def test_numbers_of_mbed_tls(number: int, certified: bool, kind: str, says: str) -> None:
     """As old firmware raises them, without a text."""
     error = stream_tls_errors.of_board(

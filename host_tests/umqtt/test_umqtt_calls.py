@@ -312,15 +312,12 @@ def test_a_message_that_waits_for_the_callback_outlives_disconnect(qos: int) -> 
         assert qos == 1 or taken == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(
-    ("call", "sent"),
-    [
-        ("subscribe", ["PUBACK", "SUBSCRIBE"]),
-        ("unsubscribe", ["PUBACK", "UNSUBSCRIBE"]),
-        ("ping", ["PUBACK", "PINGREQ"]),
-        ("disconnect", ["DISCONNECT"]),
-    ],
-)
+@pytest.mark.parametrize(("call", "sent"), [
+    ("subscribe", ["PUBACK", "SUBSCRIBE"]),
+    ("unsubscribe", ["PUBACK", "UNSUBSCRIBE"]),
+    ("ping", ["PUBACK", "PINGREQ"]),
+    ("disconnect", ["DISCONNECT"]),
+])  # fmt: skip
 def test_a_packet_leaves_while_a_message_waits_for_the_callback(
     call: str, sent: list[str], fake: FakeBroker
 ) -> None:

@@ -298,18 +298,14 @@ def test_a_will_and_credentials_keep_each_other(make: Callable) -> None:
     assert next_connect(bench) == (0b11000010, [b"v", b"q"])
 
 
-@pytest.mark.parametrize(
-    ("user", "password", "wanted"),
-    [
-        ("ü", "ö", (0b11000010, ["ü".encode(), "ö".encode()])),
-        (b"u", None, (0b10000010, [b"u"])),
-        (None, None, (0b00000010, [])),
-        (b"u", lambda: b"asked", (0b11000010, [b"u", b"asked"])),
-        (b"u", lambda: "äsked", (0b11000010, [b"u", "äsked".encode()])),
-        (b"", b"", (0b11000010, [b"", b""])),
-    ],
-    ids=["text", "no password", "nobody", "callable", "callable with text", "empty"],
-)
+@pytest.mark.parametrize(("user", "password", "wanted"), [
+    ("ü", "ö", (0b11000010, ["ü".encode(), "ö".encode()])),
+    (b"u", None, (0b10000010, [b"u"])),
+    (None, None, (0b00000010, [])),
+    (b"u", lambda: b"asked", (0b11000010, [b"u", b"asked"])),
+    (b"u", lambda: "äsked", (0b11000010, [b"u", "äsked".encode()])),
+    (b"", b"", (0b11000010, [b"", b""])),
+], ids=["text", "no password", "nobody", "callable", "callable with text", "empty"])  # fmt: skip
 def test_credentials(user, password, wanted, make: Callable) -> None:
     bench = make(user=b"old", password=b"old")
     bench.client.set_credentials(user, password)

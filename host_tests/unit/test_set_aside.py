@@ -129,16 +129,13 @@ def test_it_goes_behind_the_others_when_identifiers_begin_anew(made: Made) -> No
     assert broker.taken[3:] == [b"x"]
 
 
-@pytest.mark.parametrize(
-    ("give_up", "closed", "memory"),
-    [
-        (None, None, "enough"),
-        (1, errno.ECONNRESET, "enough"),
-        (2, errno.EPIPE, "enough"),
-        (3, None, "short"),
-        (10, errno.ECONNABORTED, "enough"),
-    ],
-)
+@pytest.mark.parametrize(("give_up", "closed", "memory"), [
+    (None, None, "enough"),
+    (1, errno.ECONNRESET, "enough"),
+    (2, errno.EPIPE, "enough"),
+    (3, None, "short"),
+    (10, errno.ECONNABORTED, "enough"),
+])  # fmt: skip
 @pytest.mark.parametrize("forgets", [False, True], ids=["kept", "forgotten"])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_it_is_set_aside_with_a_proof(

@@ -101,15 +101,12 @@ def test_it_asks_until_it_is_answered_and_then_each_hour(b: Bench) -> None:
     assert len(b.asked(15_000)) == 1
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        *(b"", b"1", b"{n} {t}", b"{n} x 0", b"\xff", b"{n} 1e9 0", b"{n} {t} -1"),
-        b"{n} {t} 1000",
-        b"{n} 4294967296 0",  # boards raise for it, or worse
-        b"{n} 9223372036854775807 0",
-    ],
-)
+@pytest.mark.parametrize("payload", [
+    *(b"", b"1", b"{n} {t}", b"{n} x 0", b"\xff", b"{n} 1e9 0", b"{n} {t} -1"),
+    b"{n} {t} 1000",
+    b"{n} 4294967296 0",  # boards raise for it, or worse
+    b"{n} 9223372036854775807 0",
+])  # fmt: skip
 def test_what_is_no_answer_is_ignored(payload: bytes, b: Bench) -> None:
     (number,) = b.asked()
     text = payload.replace(b"{n}", number).replace(b"{t}", b"%d" % NOON)

@@ -110,15 +110,11 @@ def test_a_place_is_free_after_ack_timeout_if_the_broker_does_not_answer(
     settled(client)
 
 
-@pytest.mark.parametrize(
-    ("limit", "payload", "retain"),
-    [
-        ((Id.MAXIMUM_QOS, 1), b"x", False),
-        ((Id.RETAIN_AVAILABLE, 0), b"x", True),
-        ((Id.MAXIMUM_PACKET_SIZE, 100), bytes(200), False),
-    ],
-    ids=["Maximum QoS", "Retain Available", "Maximum Packet Size"],
-)
+@pytest.mark.parametrize(("limit", "payload", "retain"), [
+    ((Id.MAXIMUM_QOS, 1), b"x", False),
+    ((Id.RETAIN_AVAILABLE, 0), b"x", True),
+    ((Id.MAXIMUM_PACKET_SIZE, 100), bytes(200), False),
+], ids=["Maximum QoS", "Retain Available", "Maximum Packet Size"])  # fmt: skip
 def test_what_was_past_pubrec_in_a_forgotten_session_keeps_to_the_limits(
     broker: FakeBroker, limit: tuple[int, int], payload: bytes, retain: bool
 ) -> None:

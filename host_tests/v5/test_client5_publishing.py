@@ -14,27 +14,24 @@ from v5.clients5 import Reports, arrived, online, serving, settled, until
 # Properties
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
-    [
-        ({"expiry": -1}, ValueError, "expiry must be 0 to 4294967295, not -1"),
-        ({"expiry": 1 << 32}, ValueError, "expiry must be 0 to"),
-        ({"expiry": "1"}, TypeError, "expiry"),
-        ({"payload_format": 2}, ValueError, "payload_format must be 0 to 1, not 2"),
-        ({"content_type": b"\0"}, ValueError, "content_type"),
-        ({"content_type": b"\xff"}, ValueError, "content_type"),
-        ({"content_type": "x" * 65536}, ValueError, "content_type"),
-        ({"response_topic": "a/+"}, ValueError, "response_topic"),
-        ({"response_topic": ""}, ValueError, "response_topic"),
-        ({"correlation_data": 5}, TypeError, "correlation_data"),
-        ({"user": [("a",)]}, TypeError, "user must be pairs"),
-        ({"user": ["ab"]}, TypeError, "user must be pairs"),
-        ({"user": 5}, TypeError, "user must be pairs of name and value, not 5"),
-        ({"user": [(b"\xff", b"")]}, ValueError, "user property"),
-        ({"topic_alias": 1}, TypeError, "topic_alias"),
-        ({"session_expiry": 1}, TypeError, "session_expiry"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "text"), [
+    ({"expiry": -1}, ValueError, "expiry must be 0 to 4294967295, not -1"),
+    ({"expiry": 1 << 32}, ValueError, "expiry must be 0 to"),
+    ({"expiry": "1"}, TypeError, "expiry"),
+    ({"payload_format": 2}, ValueError, "payload_format must be 0 to 1, not 2"),
+    ({"content_type": b"\0"}, ValueError, "content_type"),
+    ({"content_type": b"\xff"}, ValueError, "content_type"),
+    ({"content_type": "x" * 65536}, ValueError, "content_type"),
+    ({"response_topic": "a/+"}, ValueError, "response_topic"),
+    ({"response_topic": ""}, ValueError, "response_topic"),
+    ({"correlation_data": 5}, TypeError, "correlation_data"),
+    ({"user": [("a",)]}, TypeError, "user must be pairs"),
+    ({"user": ["ab"]}, TypeError, "user must be pairs"),
+    ({"user": 5}, TypeError, "user must be pairs of name and value, not 5"),
+    ({"user": [(b"\xff", b"")]}, ValueError, "user property"),
+    ({"topic_alias": 1}, TypeError, "topic_alias"),
+    ({"session_expiry": 1}, TypeError, "session_expiry"),
+])  # fmt: skip
 def test_properties_that_break_a_rule(given: dict, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         Properties(**given)

@@ -56,17 +56,14 @@ def test_each_request_has_a_key_of_its_own() -> None:
     assert len(keys) == 5
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "tls", "wanted"),
-    [
-        ("broker", None, False, b"broker"),
-        ("broker", 80, False, b"broker"),
-        ("broker", 443, False, b"broker:443"),
-        ("broker", None, True, b"broker"),
-        ("broker", 80, True, b"broker:80"),
-        ("2001:db8::1", 9001, False, b"[2001:db8::1]:9001"),
-    ],
-)
+@pytest.mark.parametrize(("host", "port", "tls", "wanted"), [
+    ("broker", None, False, b"broker"),
+    ("broker", 80, False, b"broker"),
+    ("broker", 443, False, b"broker:443"),
+    ("broker", None, True, b"broker"),
+    ("broker", 80, True, b"broker:80"),
+    ("2001:db8::1", 9001, False, b"[2001:db8::1]:9001"),
+])  # fmt: skip
 def test_the_host_has_a_port_unless_it_is_the_default(
     host: str, port: int | None, tls: bool, wanted: bytes
 ) -> None:
@@ -211,21 +208,18 @@ def test_fields_in_other_cases_and_lists_are_understood() -> None:
     assert link.stream() is link
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("",), "host must be a name or an address, not ''"),
-        (("a b",), "host must be a name or an address, not 'a b'"),
-        (("a\r\nX: y",), "host must be"),
-        (("broker", 0), "port must be 1 to 65535, not 0"),
-        (("broker", 65536), "port must be 1 to 65535, not 65536"),
-        (("broker", 80, "mqtt"), "path must begin with / and be ASCII without spaces, not 'mqtt'"),
-        (("broker", 80, "mqtt?token"), "ASCII without spaces, not 'mqtt'$"),
-        (("broker", 80, "/a b"), "path must begin with /"),
-        (("broker", 80, "/ä"), "path must begin with /"),
-        (("broker", 80, "/\r\nX: y"), "path must begin with /"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "text"), [
+    (("",), "host must be a name or an address, not ''"),
+    (("a b",), "host must be a name or an address, not 'a b'"),
+    (("a\r\nX: y",), "host must be"),
+    (("broker", 0), "port must be 1 to 65535, not 0"),
+    (("broker", 65536), "port must be 1 to 65535, not 65536"),
+    (("broker", 80, "mqtt"), "path must begin with / and be ASCII without spaces, not 'mqtt'"),
+    (("broker", 80, "mqtt?token"), "ASCII without spaces, not 'mqtt'$"),
+    (("broker", 80, "/a b"), "path must begin with /"),
+    (("broker", 80, "/ä"), "path must begin with /"),
+    (("broker", 80, "/\r\nX: y"), "path must begin with /"),
+])  # fmt: skip
 def test_arguments_are_checked(arguments: tuple, text: str) -> None:
     with pytest.raises(ValueError, match=text.replace("/", "[/]")):
         WebSocket(*arguments)

@@ -135,18 +135,12 @@ ALONE: dict[str, tuple[list[str], int, str]] = {
     "demo": (["demo", "--readings", "3"], 0, "every message arrived"),
     "boards": (["boards"], 0, "Raspberry Pi Pico 2 W"),
     "image": (["image", "pico_w", "--set", "wifi.ssid=home"], 0, "for Raspberry Pi Pico W"),
-    "emulate": (
-        ["emulate", "pico_w"],
-        1,
-        "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2",
-    ),
+    "emulate": (["emulate", "pico_w"], 1,
+        "no firmware for pico_w: download RPI_PICO_W-[0-9]*.uf2"),
     "flash": (["flash", "pico_w", "{file}"], 1, "firmware.uf2: not a UF2 file: 700 bytes are no"),
-    "deploy": (
-        ["deploy", "pico_w", "--port", "socket://127.0.0.1:1"],
-        1,
-        "Error: socket://127.0.0.1:1: cannot be opened",
-    ),
-}
+    "deploy": (["deploy", "pico_w", "--port", "socket://127.0.0.1:1"], 1,
+               "Error: socket://127.0.0.1:1: cannot be opened"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sizes.sample(ALONE, 3))
