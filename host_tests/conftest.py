@@ -37,11 +37,7 @@ sys.path.append(str(ROOT / "boards" / "shared"))  # what a board has in /lib
 # The same examples in every run. `pytest --hypothesis-profile=search` looks at others, and longer.
 _any_speed = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
-    "same",
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=_any_speed,
+    "same", derandomize=True, database=None, deadline=None, suppress_health_check=_any_speed
 )
 settings.register_profile(
     "search", max_examples=5000, deadline=None, suppress_health_check=_any_speed

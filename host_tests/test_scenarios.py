@@ -202,9 +202,7 @@ def runs(
 
 
 @pytest.mark.parametrize(
-    "case",
-    sizes.one_each(CASES, lambda case: case[:2], lambda case: case[1:], 6),
-    ids=str,
+    "case", sizes.one_each(CASES, lambda case: case[:2], lambda case: case[1:], 6), ids=str
 )
 def test_scenario(case: Case, runs: dict[Case, Future[None]]) -> None:
     runs[case].result()

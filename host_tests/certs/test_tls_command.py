@@ -121,11 +121,7 @@ def test_it_picks_the_brokers_authority_and_saves_it(secure: SecureBroker, tmp_p
                 "have TLS 1.2. Allow TLS 1.2 at the broker\n"
             ],
         ),
-        (
-            "plain",
-            1,
-            ["Error: {place}: closed the connection without an answer, as a broker "],
-        ),
+        ("plain", 1, ["Error: {place}: closed the connection without an answer, as a broker "]),
     ],
 )
 def test_what_boards_need_or_refuse(

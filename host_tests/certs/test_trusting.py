@@ -108,8 +108,7 @@ COMMANDS = {"watch": watches, "fleet": plays_a_fleet, "bridge": bridges, "ingest
 @pytest.mark.parametrize(
     ("command", "way"),
     sizes.one_each(
-        itertools.product(COMMANDS, WAYS),
-        lambda case: case[1] if case[0] == "watch" else case[0],
+        itertools.product(COMMANDS, WAYS), lambda case: case[1] if case[0] == "watch" else case[0]
     ),
 )
 def test_a_command_connects(command: str, way: str, packed: SecureBroker, tmp_path: Path) -> None:

@@ -57,11 +57,7 @@ def files_of(command: str, services: Services, folder: Path) -> dict[str, bytes]
 
 @pytest.mark.parametrize(("section", "command"), COMMANDS)
 def test_a_board_with_the_settings(
-    section: str,
-    command: str,
-    services: Services,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    section: str, command: str, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = files_of(command, services, tmp_path)

@@ -145,8 +145,7 @@ def test_an_emulator_that_does_not_end_is_killed_with_its_children(
     said = flatmq(WORKS, "--for", "5s").output
     status = Path("/proc", said.partition("child ")[2].split()[0], "stat")
     until(
-        "its end",
-        lambda: not status.exists() or status.read_text().rpartition(") ")[2][0] == "Z",
+        "its end", lambda: not status.exists() or status.read_text().rpartition(") ")[2][0] == "Z"
     )
 
 

@@ -134,9 +134,7 @@ class Stage:
         else:
             if shared is None:
                 shared = self._own = Listening(
-                    LINKS[kind],
-                    persistence=True,
-                    extra=MOSQUITTO + ROOM,
+                    LINKS[kind], persistence=True, extra=MOSQUITTO + ROOM
                 )
             self.broker, port, self.ca = shared.broker, shared.port, shared.ca
             # Away until the end, so that nothing that happens to the broker disturbs it.

@@ -24,11 +24,7 @@ BLOCKS = tuple(
     for each in (
         (),
         ((Id.CONTENT_TYPE, b"t"), (Id.MESSAGE_EXPIRY, 60)),
-        (
-            (Id.CORRELATION_DATA, b"c"),
-            (Id.RESPONSE_TOPIC, b"r"),
-            (Id.USER_PROPERTY, (b"k", b"v")),
-        ),
+        ((Id.CORRELATION_DATA, b"c"), (Id.RESPONSE_TOPIC, b"r"), (Id.USER_PROPERTY, (b"k", b"v"))),
         ((Id.PAYLOAD_FORMAT, 1),),
         ((Id.USER_PROPERTY, (b"k", b"v")), (Id.USER_PROPERTY, (b"k", b"w"))),
     )

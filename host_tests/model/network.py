@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 BY_PEER = ("end of file", "reset", "broken pipe")
 OVERTAKES = ("PUBACK", "SUBACK", "UNSUBACK", "PINGRESP")
 ENDS = (*BY_PEER, "unreachable", "silence")
-ERRORS = {
-    "reset": errno.ECONNRESET,
-    "broken pipe": errno.EPIPE,
-    "unreachable": errno.EHOSTUNREACH,
-}
+ERRORS = {"reset": errno.ECONNRESET, "broken pipe": errno.EPIPE, "unreachable": errno.EHOSTUNREACH}
 
 
 class Due(NamedTuple):

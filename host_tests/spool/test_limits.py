@@ -22,12 +22,7 @@ from packets.properties import Id, properties
 ], ids=["Maximum Packet Size", "Retain Available"])  # fmt: skip
 @pytest.mark.parametrize("online", [True, False])
 def test_what_the_broker_does_not_take_is_set_aside(
-    tmp_path: Path,
-    limit: tuple[int, int],
-    payload: bytes,
-    qos: int,
-    retain: bool,
-    online: bool,
+    tmp_path: Path, limit: tuple[int, int], payload: bytes, qos: int, retain: bool, online: bool
 ) -> None:
     reports: list[tuple[int, bytes, str]] = []
     with FakeBroker() as broker:

@@ -13,13 +13,7 @@ patience = int(sys.argv[2])
 todo = []
 link = stream_uart.usb(patience=patience)
 client = Client(
-    name,
-    link=link,
-    clean_session=False,
-    tx_size=1024,
-    rx_size=512,
-    retry_ms=10,
-    retry_max_ms=20,
+    name, link=link, clean_session=False, tx_size=1024, rx_size=512, retry_ms=10, retry_max_ms=20
 )
 client.set_will(name + b"/will", b"lost", 1)
 client.subscribe(name + b"/in", lambda m: todo.append((m.qos, m.payload)), 2)

@@ -44,11 +44,7 @@ def test_bulk_is_offered_what_begins_with_a_packet(clock: Clock) -> None:
     assert [(p.first, p.pid) for p in bench.sent()] == [
         (0x40, 1), (0x40, 2), (0x50, 3), (0x40, 4), (0x40, 5),
     ]  # fmt: skip
-    assert taker.offered == [
-        b"".join(data[:4]) + data[4][:3],
-        data[3] + data[4][:3],
-        data[4],
-    ]
+    assert taker.offered == [b"".join(data[:4]) + data[4][:3], data[3] + data[4][:3], data[4]]
 
 
 @pytest.mark.parametrize("hook", ["bulk", "gate"])

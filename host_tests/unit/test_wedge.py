@@ -22,13 +22,7 @@ import errno
 import pytest
 
 import peer
-from brokers.scripted import (
-    CONNECT,
-    PINGREQ,
-    PUBREL,
-    SUBSCRIBE,
-    ScriptedBroker,
-)
+from brokers.scripted import CONNECT, PINGREQ, PUBREL, SUBSCRIBE, ScriptedBroker
 from peer import Publish
 from unit.fake_link import Clock
 

@@ -9,12 +9,7 @@ NOBODY = 0x10  # No matching subscribers
 _REASON = b"\x1f\0\x04why?"
 _PAIR = b"\x26\0\1a\0\1b"
 # What may stand behind the packet identifier of one that says success.
-SUCCESS = (
-    b"\0",
-    b"\0\0",
-    b"\0\7" + _REASON,
-    b"\0\x15" + _REASON + _PAIR + _PAIR,
-)
+SUCCESS = (b"\0", b"\0\0", b"\0\7" + _REASON, b"\0\x15" + _REASON + _PAIR + _PAIR)
 UNKNOWN = (b"\x92", b"\x92\7" + _REASON)
 NOT_HEARD = tuple([bytes((NOBODY,)) + more[1:] for more in SUCCESS])
 

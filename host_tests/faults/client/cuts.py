@@ -3,11 +3,7 @@
 # Of a session: the most bytes that it has; bytes of its last packets, which it may not wait for;
 # bytes between two cuts, in the short version and in the long one. A handshake of TLS takes 150 ms
 # of a processor. An idle mosquitto takes 200 ms to accept a WebSocket.
-SESSIONS = {
-    "tcp": (400, 16, 3, 1),
-    "tls": (4000, 200, 61, 13),
-    "websocket": (600, 40, 7, 1),
-}
+SESSIONS = {"tcp": (400, 16, 3, 1), "tls": (4000, 200, 61, 13), "websocket": (600, 40, 7, 1)}
 
 
 def struck(env, client):
