@@ -88,42 +88,16 @@ def test_it_picks_the_brokers_authority_and_saves_it(secure: SecureBroker, tmp_p
     assert x509.load_der_x509_certificate((tmp_path / "found.der").read_bytes()) == wanted
 
 
-@pytest.mark.parametrize(
-    ("listener", "status", "texts"),
-    [
-        (
-            "mutual",
-            0,
-            [
-                "It needs a client certificate.",
-                "--set broker.tls.cert=FILE --set broker.tls.key=FILE",
-                "Its certificate is verified by {ca}.",
-            ],
-        ),
-        (
-            "named",
-            1,
-            ["Boards refuse it: its certificate is for broker.example, not for 127.0.0.1"],
-        ),
-        (
-            "expired",
-            1,
-            [
-                "Boards refuse it: its certificate expired on ",
-                "not verified by {ca}: certificate has expired.",
-            ],
-        ),
-        (
-            "modern",
-            1,
-            [
-                "Error: {place}: has TLS 1.3 only, or none later than TLS 1.1; boards "
-                "have TLS 1.2. Allow TLS 1.2 at the broker\n"
-            ],
-        ),
-        ("plain", 1, ["Error: {place}: closed the connection without an answer, as a broker "]),
-    ],
-)
+@pytest.mark.parametrize(("listener", "status", "texts"), [
+    ("mutual", 0, ["It needs a client certificate.", "Its certificate is verified by {ca}.",
+                   "--set broker.tls.cert=FILE --set broker.tls.key=FILE"]),
+    ("named", 1, ["Boards refuse it: its certificate is for broker.example, not for 127.0.0.1"]),
+    ("expired", 1, ["Boards refuse it: its certificate expired on ",
+                    "not verified by {ca}: certificate has expired."]),
+    ("modern", 1, ["Error: {place}: has TLS 1.3 only, or none later than TLS 1.1; boards "
+                   "have TLS 1.2. Allow TLS 1.2 at the broker\n"]),
+    ("plain", 1, ["Error: {place}: closed the connection without an answer, as a broker "]),
+])  # fmt: skip
 def test_what_boards_need_or_refuse(
     listener: str, status: int, texts: list[str], secure: SecureBroker
 ) -> None:

@@ -18,37 +18,23 @@ KNOWN = {
         [Heard(_LWT, b"Online"), Heard(_LWT, b"Offline")] * 2 + [Heard(_LWT, b"Online")],
     ),
     "robust_resubscribe": Seen(
-        [
-            "subscribes to b'test/topic/a'",
-            "[b'message 1']",
-            "mqtt",
-            "subscribes to b'test/topic/a'",
-            "b'message 1' b'message 3'",
-        ],
+        ["subscribes to b'test/topic/a'", "[b'message 1']", "mqtt",
+         "subscribes to b'test/topic/a'", "b'message 1' b'message 3'"],
         [Heard("test/topic/a", b"message %d" % i) for i in (1, 2, 3)],
     ),
     "robust_sub": Seen(
-        [
-            "a new session",
-            "(b'foo_topic', b'first')",
-            "mqtt",
-            "(b'foo_topic', b'second')",
-            "the same session",
-            "(b'foo_topic', b'third')",
-        ],
+        ["a new session", "(b'foo_topic', b'first')", "mqtt", "(b'foo_topic', b'second')",
+         "the same session", "(b'foo_topic', b'third')"],
         [Heard("foo_topic", payload) for payload in (b"first", b"second", b"third")],
     ),
     "simple_reconnect": Seen(
         ["lost", "[b'c0', b'c1', b'c2', b'c3']"],
-        [
-            Heard(f"board/{topic}", payload)
-            for topic, payload in (
-                ("status", b"online"), ("command", b"c0"), ("command", b"c1"),
-                ("answer", b"done-c0"), ("answer", b"done-c1"), ("status", b"offline"),
-                ("status", b"online"), ("command", b"c2"), ("command", b"c3"),
-                ("answer", b"done-c2"), ("answer", b"done-c3"),
-            )
-        ],
+        [Heard(f"board/{topic}", payload) for topic, payload in (
+            ("status", b"online"), ("command", b"c0"), ("command", b"c1"),
+            ("answer", b"done-c0"), ("answer", b"done-c1"), ("status", b"offline"),
+            ("status", b"online"), ("command", b"c2"), ("command", b"c3"),
+            ("answer", b"done-c2"), ("answer", b"done-c3"),
+        )],
     ),
 }  # fmt: skip
 
