@@ -91,21 +91,18 @@ FAILED = "the program failed: OSError: 5"
 TRACEBACK = 'Traceback (most recent call last):\n  File "main.py", line 2\nOSError: 5\n'
 
 
-@pytest.mark.parametrize(
-    ("events", "status", "said"),
-    [
-        ([{"log": TRACEBACK}, {"log": "going on\n"}], 0, "the program did not fail"),
-        ([{"log": TRACEBACK + BANNER}], 1, FAILED),
-        # The start of what was printed before there was USB is lost.
-        ([{"log": TRACEBACK[20:] + BANNER}], 1, FAILED),
-        ([{"log": TRACEBACK + BANNER[:30]}, {"log": BANNER[30:]}], 1, FAILED),
-        ([{"typed": True}, {"log": TRACEBACK + BANNER}], 0, "the program did not fail"),
-        ([{"reset": "machine.reset()"}, {"log": "up\r\n"}], 0, "the program did not fail"),
-        ([{"log": TRACEBACK}, {"reset": "button"}, {"log": BANNER}], 0, "the program ended"),
-        ([{"reset": "watchdog"}], 1, "the program failed: its watchdog ran out"),
-        ([{"wifi": False}, {"wifi": True}], 0, "the program did not fail"),
-    ],
-)
+@pytest.mark.parametrize(("events", "status", "said"), [
+    ([{"log": TRACEBACK}, {"log": "going on\n"}], 0, "the program did not fail"),
+    ([{"log": TRACEBACK + BANNER}], 1, FAILED),
+    # The start of what was printed before there was USB is lost.
+    ([{"log": TRACEBACK[20:] + BANNER}], 1, FAILED),
+    ([{"log": TRACEBACK + BANNER[:30]}, {"log": BANNER[30:]}], 1, FAILED),
+    ([{"typed": True}, {"log": TRACEBACK + BANNER}], 0, "the program did not fail"),
+    ([{"reset": "machine.reset()"}, {"log": "up\r\n"}], 0, "the program did not fail"),
+    ([{"log": TRACEBACK}, {"reset": "button"}, {"log": BANNER}], 0, "the program ended"),
+    ([{"reset": "watchdog"}], 1, "the program failed: its watchdog ran out"),
+    ([{"wifi": False}, {"wifi": True}], 0, "the program did not fail"),
+])  # fmt: skip
 def test_what_counts_as_a_failure(
     events: list[dict[str, object]], status: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

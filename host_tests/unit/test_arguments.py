@@ -65,21 +65,12 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.wait(0.5), TypeError, "timeout_ms must be an int, not 0.5"),
     (lambda c: c.connect(None), TypeError, "timeout_ms must be an int, not None"),
     (lambda c: c.disconnect("x"), TypeError, "timeout_ms must be an int, not 'x'"),
-    (
-        lambda c: c.publish_wait(b"t", timeout_ms=0.5),
-        TypeError,
-        "timeout_ms must be an int, not 0.5",
-    ),
-    (
-        lambda c: c.publish(b"t", bytes(1021)),
-        ValueError,
-        Text("packet must be at most tx_size, 1024 bytes, not 1027", "1024 bytes, not 1028"),
-    ),
-    (
-        lambda c: c.publish(b"t", bytes(1017), 1),
-        ValueError,
-        Text("packet must be at most tx_size, 1024 bytes, not 1025", "1024 bytes, not 1026"),
-    ),
+    (lambda c: c.publish_wait(b"t", timeout_ms=0.5), TypeError,
+     "timeout_ms must be an int, not 0.5"),
+    (lambda c: c.publish(b"t", bytes(1021)), ValueError,
+     Text("packet must be at most tx_size, 1024 bytes, not 1027", "1024 bytes, not 1028")),
+    (lambda c: c.publish(b"t", bytes(1017), 1), ValueError,
+     Text("packet must be at most tx_size, 1024 bytes, not 1025", "1024 bytes, not 1026")),
     (lambda c: c.publish_from(b"t/#", b""), ValueError, "topic name"),
     (lambda c: c.publish_from(b"t", 5), TypeError, "source must be a buffer, str or a file, not "),
     (lambda c: c.publish_from(b"t", None), TypeError, "not NoneType"),
@@ -87,11 +78,8 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.publish_from(b"t", memoryview(array("d", [1]))), TypeError, "byte, not 8"),
     (lambda c: c.publish_from(b"t", b"x", 2), ValueError, "qos must be 0 to 1, not 2"),
     (lambda c: c.publish_from(b"t", b"x", 0, "x"), TypeError, "retain must be True or False, "),
-    (
-        lambda c: c.publish_from(b"t", Huge()),
-        ValueError,
-        Text("must be 0 to 268435455, not 268435457", "must be 0 to 268435455, not 268435458"),
-    ),
+    (lambda c: c.publish_from(b"t", Huge()), ValueError,
+     Text("must be 0 to 268435455, not 268435457", "must be 0 to 268435455, not 268435458")),
     (lambda c: c.subscribe(b"", print), ValueError, "topic filter b'': must not be empty"),
     (lambda c: c.subscribe(b"a#", print), ValueError, "b'a#': a wildcard must be a whole level"),
     (lambda c: c.subscribe(b"#/a", print), ValueError, "b'#/a': a wildcard must be a whole level"),
@@ -107,11 +95,8 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.unsubscribe(b""), ValueError, "topic filter b'': must not be empty"),
     (lambda c: c.unsubscribe([b"a", b"#/b"]), ValueError, "topic filter b'#/b': a wildcard"),
     (lambda c: c.unsubscribe([]), ValueError, "number of topic filters must be 1 to 65535"),
-    (
-        lambda c: c.subscribe([b"t"] * 600, print),
-        ValueError,
-        "number of topic filters must be at most 506, not 600: see rx_size",
-    ),
+    (lambda c: c.subscribe([b"t"] * 600, print), ValueError,
+     "number of topic filters must be at most 506, not 600: see rx_size"),
     (lambda c: c.set_will(b""), ValueError, "will topic b'': must not be empty"),
     (lambda c: c.set_will(b"a/#"), ValueError, "will topic b'a/#': wildcards are not allowed"),
     (lambda c: c.set_will(LONG), ValueError, "will topic must be at most 65535 bytes, not 65536"),
@@ -123,7 +108,7 @@ CALLS: list[tuple[Callable[[Any], object], type, str | Text]] = [
     (lambda c: c.set_will(b"t", b"", 0, "x"), TypeError, "will retain must be True or False, not"),
     (lambda c: c.set_credentials(5, b""), TypeError, "user must be bytes or str, not int"),
     (lambda c: c.set_credentials(b"", 5), TypeError, "password must be"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "error", "text"), CALLS, ids=map(str, range(len(CALLS))))

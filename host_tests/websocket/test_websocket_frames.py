@@ -88,24 +88,21 @@ def test_a_broken_rule_ends_it(name: str) -> None:
         link.write(memoryview(b"x"), 0, 1)
 
 
-@pytest.mark.parametrize(
-    ("payload", "answered", "text"),
-    [
-        (b"", b"", "WebSocket closed by the peer"),
-        (b"\x03\xe8", b"\x03\xe8", "WebSocket closed by the peer: code 1000"),
-        (b"\x03\xf0not you", b"\x03\xf0", "WebSocket closed by the peer: code 1008 not you"),
-        (b"\x03\xf0\xff", b"\x03\xf0", r"WebSocket closed by the peer: code 1008 \xff"),
-        (b"\x0f\xa0", b"\x0f\xa0", "WebSocket closed by the peer: code 4000"),
-        # Codes that may not be in a Close frame are answered with 1002, and not sent back.
-        (b"\x03", b"\x03\xea", "WebSocket closed by the peer"),
-        (b"\0\0", b"\x03\xea", "WebSocket closed by the peer: code 0"),
-        (b"\x03\xec", b"\x03\xea", "WebSocket closed by the peer: code 1004"),
-        (b"\x03\xee", b"\x03\xea", "WebSocket closed by the peer: code 1006"),
-        (b"\x03\xf7", b"\x03\xea", "WebSocket closed by the peer: code 1015"),
-        (b"\x0b\xb7", b"\x03\xea", "WebSocket closed by the peer: code 2999"),
-        (b"\x13\x88why", b"\x03\xea", "WebSocket closed by the peer: code 5000 why"),
-    ],
-)
+@pytest.mark.parametrize(("payload", "answered", "text"), [
+    (b"", b"", "WebSocket closed by the peer"),
+    (b"\x03\xe8", b"\x03\xe8", "WebSocket closed by the peer: code 1000"),
+    (b"\x03\xf0not you", b"\x03\xf0", "WebSocket closed by the peer: code 1008 not you"),
+    (b"\x03\xf0\xff", b"\x03\xf0", r"WebSocket closed by the peer: code 1008 \xff"),
+    (b"\x0f\xa0", b"\x0f\xa0", "WebSocket closed by the peer: code 4000"),
+    # Codes that may not be in a Close frame are answered with 1002, and not sent back.
+    (b"\x03", b"\x03\xea", "WebSocket closed by the peer"),
+    (b"\0\0", b"\x03\xea", "WebSocket closed by the peer: code 0"),
+    (b"\x03\xec", b"\x03\xea", "WebSocket closed by the peer: code 1004"),
+    (b"\x03\xee", b"\x03\xea", "WebSocket closed by the peer: code 1006"),
+    (b"\x03\xf7", b"\x03\xea", "WebSocket closed by the peer: code 1015"),
+    (b"\x0b\xb7", b"\x03\xea", "WebSocket closed by the peer: code 2999"),
+    (b"\x13\x88why", b"\x03\xea", "WebSocket closed by the peer: code 5000 why"),
+])  # fmt: skip
 def test_a_close_is_answered_and_reported(payload: bytes, answered: bytes, text: str) -> None:
     inner = Inner()
     link = opened(inner)
