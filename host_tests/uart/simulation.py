@@ -7,6 +7,7 @@ millisecond for each poll.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -194,9 +195,12 @@ class Line:
 
 
 class World:
-    """A broker, a line and a client on it, which has a session that outlives its connections."""
+    """A broker, a line and a client on it, which has a session that outlives its connections.
 
-    def __init__(self, room: int = ROOM, **options) -> None:
+    It begins once the client is connected, unless `is_new`.
+    """
+
+    def __init__(self, room: int = ROOM, *, is_new: bool = False, **options) -> None:
         self.broker = Broker()
         self.line = Line(self.broker, room)
         self.got: list[bytes] = []
@@ -204,7 +208,8 @@ class World:
         self._options = options
         # The same identifiers in every run, and others in each life of the board.
         self._random = random.Random(1)
-        self._patches: list = []
+        self._is_new = is_new
+        self._patches = contextlib.ExitStack()
 
     def boot(self) -> None:
         """Restart the board."""
@@ -217,19 +222,19 @@ class World:
         self.client.start()
 
     def __enter__(self) -> World:
+        patch = self._patches.enter_context
         for module in (flatmq.port, stream_uart):
-            self._patches.append(mock.patch.object(module, "ticks_ms", self.ticks))
+            patch(mock.patch.object(module, "ticks_ms", self.ticks))
         for module in (flatmq.setup, flatmq.dial, stream_uart):
-            self._patches.append(mock.patch.object(module, "random", self._random))
-        self._patches.append(mock.patch.object(frames, "crc", quick_crc))
-        for patch in self._patches:
-            patch.start()
+            patch(mock.patch.object(module, "random", self._random))
+        patch(mock.patch.object(frames, "crc", quick_crc))
         self.boot()
+        if not self._is_new:
+            self.until("the bridge", lambda: self.client.connected)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for patch in self._patches:
-            patch.stop()
+        self._patches.close()
 
     def ticks(self) -> int:
         return self.line.now & 0x3FFFFFFF

@@ -73,7 +73,7 @@ def test_a_frame_of_an_old_connection_is_not_for_the_new_one() -> None:
 
 
 def test_what_was_on_its_way_to_the_board_on_an_old_connection_is_not_for_the_new_one() -> None:
-    with World() as world:
+    with World(is_new=True) as world:
         passed = bytearray()
 
         def note(data: bytes) -> bytes:
@@ -164,7 +164,7 @@ def test_limits_of_a_link(room: int, patience: int) -> None:
 
 
 def test_a_board_connects_at_once_however_long_it_has_been_up() -> None:
-    world = World()
+    world = World(is_new=True)
     world.line.now += 7 * 24 * 3600 * 1000  # the board's clock is in its upper half
     began = world.line.now
     with world:
@@ -175,7 +175,6 @@ def test_a_board_connects_at_once_however_long_it_has_been_up() -> None:
 def test_two_frames_may_be_unacknowledged() -> None:
     """The line is not idle while an acknowledgement is on its way."""
     with World(keepalive=0) as world:
-        world.until("the bridge", lambda: world.client.connected)
         world.until("silence", lambda: world.link._seq == world.link._acked)
         world.line.delay[UP] = 1000
         assert [world.link.write(memoryview(b"\xc0\0"), 0, 2) for _ in range(3)] == [2, 2, None]
@@ -184,7 +183,6 @@ def test_two_frames_may_be_unacknowledged() -> None:
 def test_a_bridge_that_is_gone_is_noticed() -> None:
     """Within ten seconds of the next message, whatever the keep alive."""
     with World(keepalive=0) as world:
-        world.until("the bridge", lambda: world.client.connected)
         world.until("the acknowledgement", lambda: not world.client.pending)
         world.line.harm = {UP: lambda data: b"", DOWN: lambda data: b""}
         world.client.publish(b"t", b"x", 1)
@@ -196,7 +194,6 @@ def test_a_bridge_that_is_gone_is_noticed() -> None:
 def test_noise_without_end_does_not_keep_poll_from_returning() -> None:
     """A board decodes more slowly than a fast line, or a terminal that pastes, sends bytes."""
     with World() as world:
-        world.until("the bridge", lambda: world.client.connected)
         quiet = world.line.now + 10_000
 
         def babble(buf: bytearray) -> int | None:
@@ -219,7 +216,6 @@ def test_noise_without_end_does_not_keep_poll_from_returning() -> None:
 def test_a_board_that_waits_for_its_next_try_sleeps() -> None:
     """Though something was under way when the connection ended."""
     with World(retry_ms=60_000) as world:
-        world.until("the bridge", lambda: world.client.connected)
         world.line.harm[DOWN] = lambda data: b""
         world.client.publish(b"t", b"x", 1)
         world.client.poll(0)
@@ -234,7 +230,6 @@ def test_a_board_that_waits_for_its_next_try_sleeps() -> None:
 def test_a_bridge_that_began_anew_says_so() -> None:
     """Though the board has nothing to send, from which it would learn it."""
     with World(keepalive=0) as world:
-        world.until("the bridge", lambda: world.client.connected)
         world.until("quiet", lambda: not world.client.poll(1000))
         world.line.restart()
         world.client.poll(0)
@@ -260,7 +255,6 @@ def burst(world: World) -> None:
 @spread("delay", (0, 1, 20), room=(256, 1024))
 def test_a_burst_both_ways_does_not_stop_the_line(delay: int, room: int) -> None:
     with World(room, keepalive=0, inflight=64, tx_size=4096) as world:
-        world.until("the bridge", lambda: world.client.connected)
         world.line.delay = {UP: delay, DOWN: delay}
         began = world.line.now
         burst(world)
@@ -276,7 +270,6 @@ def test_a_loss_in_a_burst_is_noticed_within_seconds(direction: str) -> None:
     for at in itertools.count(0, 11 if sizes.whole() else 67):
         harm = Struck("lose a byte", at)
         with World(keepalive=0, inflight=64, tx_size=4096) as world:
-            world.until("the bridge", lambda w=world: w.client.connected)
             world.line.delay = {UP: 2, DOWN: 2}
             world.line.harm[direction] = harm
             began = world.line.now
@@ -292,7 +285,7 @@ def test_a_reset_of_the_board_at_every_byte(direction: str) -> None:
     """The next life has a connection of its own, and nothing of the former one gets into it."""
     for at in itertools.count(0, 1 if sizes.whole() else 11):
         harm = Struck("tear", at)
-        with World(keepalive=0, inflight=64, tx_size=4096) as world:
+        with World(is_new=True, keepalive=0, inflight=64, tx_size=4096) as world:
             world.line.harm[direction] = harm
             client, broker = world.client, world.broker
             for n in range(60):
@@ -333,7 +326,6 @@ steps = st.one_of(
 def test_nothing_is_lost_or_doubled_whatever_happens(todo: list) -> None:
     with World(inflight=16, tx_size=2048) as world:
         client, line, broker = world.client, world.line, world.broker
-        world.until("the bridge", lambda: client.connected)
         sent: list = []
         wanted: list[bytes] = []
         for i, (what, *how) in enumerate(todo):
