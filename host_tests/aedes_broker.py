@@ -3,8 +3,6 @@
 `make aedes` installs it in build/aedes.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

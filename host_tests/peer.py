@@ -4,8 +4,6 @@ Written from the standard and apart from flatmq, so that a mistake in one shows 
 forms of MQTT 5, and the strict decoder of both, are in the package `packets`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

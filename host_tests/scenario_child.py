@@ -1,7 +1,5 @@
 """A scenario in an interpreter of its own, and what it asks the process that started it for."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

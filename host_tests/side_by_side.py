@@ -1,7 +1,5 @@
 """Run the cases of a test side by side, as most of them wait most of the time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ that it is given, but what a proof of its own runs. A sample is chosen by a hash
 that it stays the same when cases are added, and is the same in every process.
 """
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from collections import Counter

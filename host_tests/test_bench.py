@@ -1,7 +1,5 @@
 """The bench measures every client over every link, and its report says what was measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

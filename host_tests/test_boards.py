@@ -1,7 +1,5 @@
 """The boards' files: MicroPython's own numbers, and the errors of a wrong file."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

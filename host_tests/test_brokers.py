@@ -1,7 +1,5 @@
 """The brokers of the tests and of the tools: what they listen on, and what they leave behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The files on a board: their paths, and the same bytes each time."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`flatmq demo` as a user runs it: what it shows, and its exit status."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

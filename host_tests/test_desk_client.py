@@ -1,7 +1,5 @@
 """Commands and boards at one broker."""
 
-from __future__ import annotations
-
 import os
 import resource
 import threading

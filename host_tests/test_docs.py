@@ -3,8 +3,6 @@
 A link that leads nowhere, from one page of docs to another, fails the build of the site.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Every option that is a duration takes the same words."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

@@ -4,8 +4,6 @@ Those for a board run on MicroPython with a fake radio and fake pins; the others
 interpreters. Addresses, and what else is particular to a home, are replaced.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Commands without the extra that they need, and errors of the system."""
 
-from __future__ import annotations
-
 import errno
 import importlib.util
 

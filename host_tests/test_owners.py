@@ -1,7 +1,5 @@
 """The check of which modules write which part of a client's state."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A port that is held is nobody else's by chance, and its server's at any time."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

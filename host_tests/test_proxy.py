@@ -1,7 +1,5 @@
 """The proxy does to a connection what it was asked to, at the byte where it was asked to."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -3,8 +3,6 @@
 `test_examples.py` runs the program of the README.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A release has its parts, the same bytes each time, and one version."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

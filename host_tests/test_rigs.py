@@ -1,7 +1,5 @@
 """Test the front of the rigs, and the run of all proofs."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

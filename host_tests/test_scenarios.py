@@ -5,8 +5,6 @@ runs in an interpreter of its own and asks for what it cannot do itself: to have
 killed, or the broker.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """The settings of a board, and the errors for mistakes in them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

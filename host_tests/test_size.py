@@ -1,7 +1,5 @@
 """The bounds of what a client holds in each state, measured on 32 bits, and of its start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The soak in short, and that it finds what it looks for: each thing that may go wrong, once."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Hold English to the words that the project uses, and help texts to complete phrases."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import io

@@ -1,7 +1,5 @@
 """The client as the type checker of somebody else's project sees it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`flatmq watch`: what a person sees of boards that publish to a real broker."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A command that somebody types, reads, and ends with Ctrl-C, and a serial line for it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

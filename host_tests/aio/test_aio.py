@@ -1,7 +1,5 @@
 """The client with asyncio, on both interpreters, against mosquitto behind a proxy."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections.abc import Iterator

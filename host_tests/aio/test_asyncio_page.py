@@ -3,8 +3,6 @@
 Of its program for mqtt_as, the same one moved to flatmq runs, on both interpreters.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The scripted broker on loopback: a listener, and one thread that reads."""
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import socket

@@ -1,7 +1,5 @@
 """The server's side of SCRAM-SHA-256 (RFC 5802 and 7677), without channel binding."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

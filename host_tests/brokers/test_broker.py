@@ -3,8 +3,6 @@
 That it keeps the standard by itself is in the scenarios, with the brokers that are not ours.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from brokers import core

@@ -1,7 +1,5 @@
 """Something at a port of loopback that is no broker."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import socket

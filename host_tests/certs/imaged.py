@@ -1,7 +1,5 @@
 """An image that `flatmq image` makes with settings of TLS, and what is in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

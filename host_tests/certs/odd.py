@@ -1,7 +1,5 @@
 """Certificates that boards refuse or should refuse, and a broker that has them."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 from collections.abc import Callable, Iterator

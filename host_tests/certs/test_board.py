@@ -1,7 +1,5 @@
 """A board connects with what `flatmq image` puts on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

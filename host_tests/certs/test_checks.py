@@ -1,7 +1,5 @@
 """`flatmq image` and certificates: errors for those a board could not use, files for others."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Odd certificates: what boards say, and whether `flatmq tls` said it before."""
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 from pathlib import Path

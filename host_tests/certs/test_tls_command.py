@@ -1,7 +1,5 @@
 """`flatmq tls`, against a real broker and against ends that are none."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The commands connect with TLS, and with a wrong pin or authority they send nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

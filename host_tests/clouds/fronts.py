@@ -1,7 +1,5 @@
 """Front ends that make a mosquitto on loopback as particular as a cloud service."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

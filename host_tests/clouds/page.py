@@ -1,7 +1,5 @@
 """The blocks of docs/clouds.md, by section."""
 
-from __future__ import annotations
-
 import re
 
 from conftest import ROOT

@@ -1,7 +1,5 @@
 """Brokers that are set up as those of docs/clouds.md, and how to run a scenario against them."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The settings of docs/clouds.md get a board connected."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """The programs of docs/clouds.md against brokers that are as particular as the services."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """SAS tokens are those of another implementation, on both interpreters."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

@@ -3,8 +3,6 @@
 Reads .mpy files of version 6, as py/persistentcode.c and py/bc.h of MicroPython define them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

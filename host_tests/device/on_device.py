@@ -1,7 +1,5 @@
 """Run the operations in a MicroPython interpreter with a small heap, from .mpy as on a board."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import tempfile

@@ -1,7 +1,5 @@
 """Nothing that a client does once it is online allocates: proof.py says how it is proven."""
 
-from __future__ import annotations
-
 import pytest
 
 from device import on_device

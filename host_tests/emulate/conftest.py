@@ -1,7 +1,5 @@
 """A folder with firmware that only the stand-ins of the emulators run."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

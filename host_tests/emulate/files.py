@@ -1,7 +1,5 @@
 """The files of an image, for the stand-ins of the emulators."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

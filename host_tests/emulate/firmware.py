@@ -3,8 +3,6 @@
 Each row is a board of its own that is offered the same MicroPython, changed in a few bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re

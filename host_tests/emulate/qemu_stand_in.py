@@ -5,8 +5,6 @@ out of the flash and runs main.py with the MicroPython of this machine, at the s
 arguments name. It answers at the monitor, where system_reset runs main.py again.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """`python -m emulate.real`: `flatmq emulate` with the emulator itself, and FLATMQ_FIRMWARE."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -4,8 +4,6 @@ It takes the files out of the image and runs main.py with the MicroPython of thi
 broker is where the network of the order has it.
 """
 
-from __future__ import annotations
-
 import json
 import select
 import subprocess

@@ -1,7 +1,5 @@
 """The modules in the flash of an emulated ESP32, as a MicroPython finds them there."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

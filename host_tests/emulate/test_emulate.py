@@ -4,8 +4,6 @@ The emulator is replaced at its edge, the child process. The real one runs in `m
 there is a firmware.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -1,7 +1,5 @@
 """`flatmq emulate` for an ESP32, with a stand-in for QEMU that has a MicroPython, and no radio."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

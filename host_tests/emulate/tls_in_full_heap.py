@@ -3,8 +3,6 @@
 The connection is cut again and again, with FLATMQ_FIRMWARE.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -3,8 +3,6 @@
 Each row is a board of its own, with version 1 of the stock sketch, that is offered version 2.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

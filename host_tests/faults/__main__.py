@@ -1,7 +1,5 @@
 """`python -m faults`: the fault table, printed and written to the results."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

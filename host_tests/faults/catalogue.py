@@ -1,7 +1,5 @@
 """The fault table's rows: which scenario, under which name, on which brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple

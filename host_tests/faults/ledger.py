@@ -1,7 +1,5 @@
 """A comparison of the messages that one side accepted with those the other side saw."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

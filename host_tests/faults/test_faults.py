@@ -3,8 +3,6 @@
 All run side by side: most only wait. `python -m flatmq_rigs faults` runs every row.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from concurrent.futures import Future

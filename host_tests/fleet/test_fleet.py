@@ -1,7 +1,5 @@
 """`flatmq fleet`: what it says that it did is what an independent subscriber saw."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import time

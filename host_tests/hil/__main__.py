@@ -8,8 +8,6 @@ EMULATE       a firmware for the Pico W, or for an ESP32, which needs a QEMU on 
               is emulated, and there is a broker; no other variable is needed
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The fixtures of the tests with an emulated board."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The desk's end of the broker: a client of another make, which counts what a board sends."""
 
-from __future__ import annotations
-
 from observer import Observer
 
 

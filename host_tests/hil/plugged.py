@@ -1,7 +1,5 @@
 """Boards that are plugged in, as a computer sees them: ports, and the drive of a boot loader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The steps of `flatmq_rigs board`: what each does on the board, and the rows that it gives."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

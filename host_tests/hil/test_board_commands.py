@@ -3,8 +3,6 @@
 What their commands on the pages do, the tests of the pages show.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import re

@@ -3,8 +3,6 @@
 All but the wire is real.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from pathlib import Path

@@ -6,8 +6,6 @@ share of them: with the same outcome, and with the heap as it was. With `--link 
 come in the frames of a WebSocket.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -8,8 +8,6 @@ for each finding; `python -m hostile.judge --case` shows the steps of one.
 `python -m hostile.corpus VERSION` judges them with the flatmq that Python finds first.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Every choice is made by a function `pick(n)`, which returns 0 to n - 1: hypothes
 with a seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

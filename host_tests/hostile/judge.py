@@ -4,8 +4,6 @@ As a program, `python -m hostile.judge --case HEX` reports what comes of a case.
 the flatmq that Python finds first.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

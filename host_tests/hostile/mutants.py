@@ -1,7 +1,5 @@
 """Clients with one thing wrong each, which whatever looks for faults has to find."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import NamedTuple

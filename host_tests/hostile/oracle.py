@@ -11,8 +11,6 @@ part of a packet has left; what the broker has refused, or does not take, is rep
 never sent again.
 """
 
-from __future__ import annotations
-
 import peer
 from hostile import cases, drive
 from hostile import oracle_parts as parts

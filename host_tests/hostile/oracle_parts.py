@@ -1,7 +1,5 @@
 """Messages, requests and limits as the oracle knows them, and the decoding of packets."""
 
-from __future__ import annotations
-
 import codecs
 import functools
 

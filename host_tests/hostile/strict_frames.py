@@ -4,8 +4,6 @@ Written from RFC 6455 apart from the client, and with nothing of it. A length th
 it must be is accepted from a server, because the client accepts it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -4,8 +4,6 @@ The kept cases and others by chance run over each link, on both interpreters, an
 have a fault.
 """
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

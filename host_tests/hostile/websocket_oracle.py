@@ -6,8 +6,6 @@ decoder makes of them. The oracle for MQTT judges the rest, and learns from this
 WebSocket must end.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hostile import drive, strict_frames

@@ -4,8 +4,6 @@ Written from raspberrypi/pico-bootrom-rp2040 (bootrom/virtual_disk.c) and pico-b
 (src/nsboot/usb_virtual_disk.c), and apart from the writer, so that it reads files independently.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Firmware files made up for tests, in the form of MicroPython's downloads."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 

@@ -1,7 +1,5 @@
 """A small sketch, and what is made of it."""
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from pathlib import Path

@@ -3,8 +3,6 @@
 The commands of docs/images.md are run with those of all pages.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

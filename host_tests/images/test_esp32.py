@@ -1,7 +1,5 @@
 """Files for ESP32: each part is at its offset; a firmware that has it elsewhere is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

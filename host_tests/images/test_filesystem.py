@@ -1,7 +1,5 @@
 """Images are mounted by a real MicroPython, as boards mount them, and it works with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """UF2 files for RP2040 and RP2350, and what their boot loaders make of them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random

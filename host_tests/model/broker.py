@@ -3,8 +3,6 @@
 It knows only what reaches it: `judge` holds what the client writes to the standard.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field

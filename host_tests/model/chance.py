@@ -12,8 +12,6 @@
 In half of the lives it also sends messages in pieces, and drops messages by hand.
 """
 
-from __future__ import annotations
-
 import io
 import random
 import sys

@@ -4,8 +4,6 @@ The judge knows what the application has published, every byte that the client h
 every packet that it has read to its end.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A client keeps its promises whatever happens between it and a broker."""
 
-from __future__ import annotations
-
 import pytest
 
 import sizes

@@ -1,7 +1,5 @@
 """The rules that CONNECT and CONNACK set for what a client sends on a connection."""
 
-from __future__ import annotations
-
 from packets.fields import PROTOCOL_ERROR, TOO_LARGE, TOPIC_ALIAS_INVALID, Broken
 from packets.properties import Id, Properties
 from packets.strict import Packet

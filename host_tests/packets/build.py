@@ -4,8 +4,6 @@ Nothing is checked: a test may build what the standard forbids. Properties that 
 out together with their length, as in MQTT 3.1.1.
 """
 
-from __future__ import annotations
-
 from packets.fields import length, text
 from packets.properties import ACKS, NONE, Pairs, encoded
 from packets.strict import FLAGS, NAMES, Connect, Filter, Packet

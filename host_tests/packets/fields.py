@@ -1,7 +1,5 @@
 """The data types of MQTT (section 1.5): integers, strings and binary data."""
 
-from __future__ import annotations
-
 MALFORMED, PROTOCOL_ERROR = 0x81, 0x82
 WRONG_VERSION = 0x84
 TOPIC_ALIAS_INVALID, TOO_LARGE = 0x94, 0x95

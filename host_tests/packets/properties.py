@@ -1,7 +1,5 @@
 """The 27 properties of MQTT 5 (section 2.2.2.2): types, packets that carry them, and values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple

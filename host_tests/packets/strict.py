@@ -6,8 +6,6 @@ lets Python judge UTF-8. It judges each packet by itself; what CONNECT and CONNA
 connection is in `agreed`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from packets.fields import (

@@ -3,8 +3,6 @@
 That it takes what MQTT allows is in all other tests.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The commands of the README and the how-to pages."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Those of `flatmq pipeline` are in `pipeline/test_page_commands.py`. `COVERED` na
 stand for some others.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """A board with a spool on an ordinary folder, its broker, and its reboots."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flatmq import Client

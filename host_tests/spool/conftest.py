@@ -1,7 +1,5 @@
 """A clock that moves with each look at it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from unittest import mock

@@ -1,7 +1,5 @@
 """The gate: what is on flash before the broker gets an acknowledgement, and what if that fails."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 They are set aside, and the others go on.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

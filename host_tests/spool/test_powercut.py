@@ -4,8 +4,6 @@ A slice of the writes is cut in each way in which there is a spool. Each write i
 each cut the power again, by `python -m flatmq_rigs powercut`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import sizes

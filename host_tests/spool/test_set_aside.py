@@ -3,8 +3,6 @@
 They are kept in a store of their own, and no other record is held up or lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import re

@@ -1,7 +1,5 @@
 """The sketch of docs/spool.md, killed in the middle of its work and started again."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ There are reboots at any time, garbage behind what was written, a broker that co
 what publish refuses.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import shutil

@@ -8,8 +8,6 @@ connection, which is clean, nothing may be missing. What is changed depends on `
 makes of its random numbers does not.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

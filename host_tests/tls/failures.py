@@ -4,8 +4,6 @@
 FILE` puts it into a document.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

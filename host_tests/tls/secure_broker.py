@@ -1,7 +1,5 @@
 """A mosquitto with a listener for each way to have TLS, and how to run a scenario against it."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A TLS stream that is broken anywhere costs a connection, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from conftest import PYTHONS

@@ -1,7 +1,5 @@
 """TLS between the client and mosquitto, on both interpreters."""
 
-from __future__ import annotations
-
 import datetime
 import errno
 import importlib

@@ -3,8 +3,6 @@
 What passes between the two terminals passes through a relay, which may harm it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """A real interpreter, a real terminal, the bridge, a real broker."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 from collections import Counter

@@ -1,7 +1,5 @@
 """`flatmq bridge` as a user starts it, and ports that are no terminals."""
 
-from __future__ import annotations
-
 import io
 import os
 import select

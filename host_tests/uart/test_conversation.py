@@ -1,7 +1,5 @@
 """A board and a bridge when one of them, or the line, does not do as it should."""
 
-from __future__ import annotations
-
 import itertools
 from unittest import mock
 

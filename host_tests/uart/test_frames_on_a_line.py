@@ -1,7 +1,5 @@
 """Frames among anything else: what is a frame is found, and what is not is not."""
 
-from __future__ import annotations
-
 import binascii
 
 import pytest

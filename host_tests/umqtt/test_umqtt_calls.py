@@ -4,8 +4,6 @@ There is also what is better with flatmq, or different, what ssl= and ssl_params
 take from the heap.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Programs for umqtt print the same with flatmq, one line changed, and publish the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from conftest import PYTHONS

@@ -5,8 +5,6 @@ What they do with umqtt itself is in tables: umqtt.simple 1.3.4 and umqtt.robust
 of the package index, and where these cannot do it yet, the umqtt of micropython-lib.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ What is fed to a client at 5 is given the property lengths and reason codes that
 it sends is held to the standard by the strict decoder, and then shown without them.
 """
 
-from __future__ import annotations
-
 import peer
 from packets import strict
 from unit.fake_link import Bench, Clock

@@ -1,7 +1,5 @@
 """Clients without a network at both versions of MQTT."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A function that finds no memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Wrong arguments are named with their rule and value, and leave nothing behind."""
 
-from __future__ import annotations
-
 import enum
 import io
 from array import array

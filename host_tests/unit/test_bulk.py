@@ -1,7 +1,5 @@
 """Take messages in bulk, hold acknowledgements back, and handle what nobody subscribed to."""
 
-from __future__ import annotations
-
 import pytest
 
 import peer

@@ -1,7 +1,5 @@
 """Bulk receiving on CPython through public functions alone."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

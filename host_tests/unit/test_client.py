@@ -3,8 +3,6 @@
 What a client makes of whatever comes in, and of the end of a connection, is in ../hostile.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Short programs: texts of payloads, the first failure, room that is waited for, times."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Connecting, trying again and leaving: CONNECT, CONNACK and DISCONNECT."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 Half of that after it was to come, a time looks like one in the future.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

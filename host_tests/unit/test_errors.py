@@ -1,7 +1,5 @@
 """Errors of streams and links as the client reports them, and what stands at the prompt."""
 
-from __future__ import annotations
-
 import errno
 import socket
 from collections.abc import Callable

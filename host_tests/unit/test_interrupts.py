@@ -1,7 +1,5 @@
 """Ctrl-C at any line of the client, and short memory: it goes on, and loses nothing."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """No keep alive passes without a packet, and a dead link is found."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages larger than the buffers: in, piece by piece, and out, from where they lie."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zlib

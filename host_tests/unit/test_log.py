@@ -1,7 +1,5 @@
 """Logs over the broker: pieces of what is printed, while somebody listens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 Acknowledgements that never come, a network that takes nothing, and handlers that raise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """SUBSCRIBE and UNSUBSCRIBE: what the broker has in the end, and shared subscriptions."""
 
-from __future__ import annotations
-
 import pytest
 
 import peer

@@ -1,7 +1,5 @@
 """No secret is in the text of an error, in what a client prints, or in its repr."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any

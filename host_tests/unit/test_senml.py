@@ -1,7 +1,5 @@
 """SenML packs: what is written is what a reader of RFC 8428 makes of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal

@@ -5,8 +5,6 @@ and the broker has acknowledged another message since the first of them. A subsc
 given up. What a broker does for a while to everybody costs nothing.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 from collections.abc import Callable

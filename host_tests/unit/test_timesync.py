@@ -1,7 +1,5 @@
 """The clock is set by a request and its answer."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Topic names, topic filters and UTF-8, against paho's matcher and Python's codec."""
 
-from __future__ import annotations
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub

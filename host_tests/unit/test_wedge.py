@@ -15,8 +15,6 @@ message on which it had closed.
 The first connection may count or not: the message was alone on it by chance.
 """
 
-from __future__ import annotations
-
 import errno
 
 import pytest

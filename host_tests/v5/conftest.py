@@ -1,7 +1,5 @@
 """The scripted broker that the tests of clients for MQTT 5 share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

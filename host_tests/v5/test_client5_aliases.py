@@ -3,8 +3,6 @@
 When a topic name is left out, and that no alias outlives its connection, ../hostile shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Enhanced authentication: SCRAM-SHA-256 as a board does it, and AUTH that breaks a rule."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any

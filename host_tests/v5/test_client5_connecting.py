@@ -1,7 +1,5 @@
 """Connecting: what CONNECT says, and that what CONNACK says is kept."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import Mock
 

@@ -1,7 +1,5 @@
 """The ends of connections: broken rules, DISCONNECT, and what the application learns."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokers.fake import FakeBroker

@@ -1,7 +1,5 @@
 """version=None: MQTT 5 first, and 3.1.1 with a broker that does not speak it."""
 
-from __future__ import annotations
-
 import errno
 import io
 from collections.abc import Callable

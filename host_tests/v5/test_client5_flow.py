@@ -3,8 +3,6 @@
 The oracle of ../hostile holds all others to the Receive Maximum.
 """
 
-from __future__ import annotations
-
 import io
 
 import pytest

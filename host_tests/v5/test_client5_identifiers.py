@@ -1,7 +1,5 @@
 """Messages with subscription identifiers, or that begin alike, go to the right handlers."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

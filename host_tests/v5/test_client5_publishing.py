@@ -1,7 +1,5 @@
 """Publishing: properties, what the broker does not take, and what it refuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 ../hostile has properties, and what a broker passes on that breaks a rule.
 """
 
-from __future__ import annotations
-
 from packets import build
 from unit.fake_link import Clock
 from v5.clients5 import Bench5, Inbox

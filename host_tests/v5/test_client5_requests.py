@@ -3,8 +3,6 @@
 ../hostile has those that are answered late, twice or never.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

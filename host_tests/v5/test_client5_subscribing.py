@@ -1,7 +1,5 @@
 """Subscribing: options, identifiers, reason codes, and what the broker does not have."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """statements.md names modules and tests that there are, and leaves no statement out."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

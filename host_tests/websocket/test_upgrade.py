@@ -1,7 +1,5 @@
 """Opening a WebSocket: what is asked, and what the application learns of each failure."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 from collections.abc import Callable

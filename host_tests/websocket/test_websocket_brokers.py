@@ -1,7 +1,5 @@
 """Scenarios over WebSocket against mosquitto, on both interpreters, also through a bad network."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future

@@ -3,8 +3,6 @@
 That they may be cut anywhere, and the network may take any part of them, ../hostile shows.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from flatmq.stream_websocket import WebSocket

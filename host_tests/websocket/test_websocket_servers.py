@@ -1,7 +1,5 @@
 """A strict server library at the other end: it refuses unmasked frames and bad handshakes."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

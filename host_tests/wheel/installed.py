@@ -1,7 +1,5 @@
 """The wheel, installed into an environment of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

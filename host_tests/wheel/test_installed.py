@@ -3,8 +3,6 @@
 A sample of the tests takes what the wheel needs from the environment that they run in.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
