@@ -25,9 +25,9 @@ def _mac(key: bytes, text: bytes) -> bytes:
     return hmac.digest(key, text, "sha256")
 
 
-def _proof(password: bytes, salt: bytes, iterations: int, auth: bytes) -> tuple[bytes, bytes]:
+def _proof(password: bytes, salt: bytes, auth: bytes) -> tuple[bytes, bytes]:
     """ClientProof and ServerSignature."""
-    salted = hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
+    salted = hashlib.pbkdf2_hmac("sha256", password, salt, ITERATIONS)
     client_key = _mac(salted, b"Client Key")
     signature = _mac(hashlib.sha256(client_key).digest(), auth)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -43,13 +43,11 @@ class ScramServer:
         *,
         salt: bytes | None = None,
         nonce: bytes | None = None,
-        iterations: int = ITERATIONS,
     ) -> None:
         self.user = b""
         self._passwords = passwords
         self._salt = secrets.token_bytes(16) if salt is None else salt
         self._nonce = secrets.token_hex(12).encode() if nonce is None else nonce
-        self._iterations = iterations
         self._bare = self._answer = b""
 
     def first(self, message: bytes) -> bytes:
@@ -60,7 +58,7 @@ class ScramServer:
         name = _field(self._bare, b"n")
         self.user = name.replace(b"=2C", b",").replace(b"=3D", b"=")
         self._nonce = _field(self._bare, b"r") + self._nonce
-        self._answer = b"r=%b,s=%b,i=%d" % (self._nonce, b64encode(self._salt), self._iterations)
+        self._answer = b"r=%b,s=%b,i=%d" % (self._nonce, b64encode(self._salt), ITERATIONS)
         return self._answer
 
     def final(self, message: bytes) -> bytes:
@@ -73,7 +71,7 @@ class ScramServer:
             raise ScramError("another nonce or channel binding")
         auth = b",".join((self._bare, self._answer, without))
         password = self._passwords.get(self.user, b"")
-        wanted, signature = _proof(password, self._salt, self._iterations, auth)
+        wanted, signature = _proof(password, self._salt, auth)
         try:
             given = b64decode(proof, validate=True)
         except ValueError:

@@ -16,22 +16,10 @@ from unit.fake_link import FakeStream
 
 
 class Inbox(list):
-    """A handler that keeps what it gets, and raises where a test asks for that."""
-
-    def __init__(self, *raises: int) -> None:
-        super().__init__()
-        self.calls = 0
-        self.raises = raises
+    """A handler that keeps what it gets."""
 
     def __call__(self, message) -> None:
-        self.calls += 1
-        if self.calls in self.raises:
-            raise RuntimeError("the handler")
         self.append((message.topic, message.payload))
-
-    @property
-    def payloads(self) -> list[bytes]:
-        return [payload for _, payload in self]
 
 
 # Publishing
@@ -247,7 +235,7 @@ def test_a_handler_may_disconnect(make: Callable) -> None:
     bench.client.subscribe(b"t", inbox)
     bench.online()
     bench.feed(peer.publish(b"t", b"again"))
-    assert inbox.payloads == [b"again"]
+    assert inbox == [(b"t", b"again")]
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -317,15 +305,6 @@ def test_no_keep_alive_no_ping(make: Callable) -> None:
     bench.client.poll()
     assert bench.sent() == [(0xC0, b"")]
     bench.pass_time(10_100)
-    assert bench.client.error.kind == "timeout"
-
-
-def test_a_pingresp_is_missed_in_time_however_long_the_others_have(make: Callable) -> None:
-    bench = make(timeout=2, ack_timeout=60).online()
-    bench.client.ping()
-    bench.pass_time(1900)
-    assert bench.client.connected
-    bench.pass_time(300)
     assert bench.client.error.kind == "timeout"
 
 

@@ -128,23 +128,19 @@ def test_what_is_no_answer_of_the_broker(end: Callable[[Bench5], None], clock: C
 MORE = Properties(content_type="x", user=[("a", "b")])
 
 
-def _close(bench: Bench5) -> None:
-    bench.lose()
-
-
 def _answer(data: bytes) -> Callable[[Bench5], None]:
     return lambda bench: bench.feed(data)
 
 
 NOT_3_1_1 = [
-    _close,
+    Bench5.lose,
     _silence,
     *map(_answer, (REFUSES_LEVEL_5, UNSUPPORTED_VERSION, build.connack())),
 ]
 
 
 @pytest.mark.parametrize("end", NOT_3_1_1, ids=["close", "silence", "1", "0x84", "CONNACK of 5"])
-@pytest.mark.parametrize("before", [_close, _answer(OTHERS[2])], ids=["close", "unavailable"])
+@pytest.mark.parametrize("before", [Bench5.lose, _answer(OTHERS[2])], ids=["close", "unavailable"])
 def test_a_broker_that_speaks_mqtt_5_alone_and_was_away(
     before: Callable[[Bench5], None], end: Callable[[Bench5], None], clock: Clock
 ) -> None:

@@ -14,19 +14,12 @@ from packets.properties import Id, properties
 from unit.fake_link import Clock
 from v5.clients5 import SECONDS, Bench5, Reports, again, made, named, online, settled, until
 
+ONE = properties([(Id.RECEIVE_MAXIMUM, 1)])
 ACKS = types("PUBACK", "PUBREC")
 
 
-def _allow(broker: FakeBroker, most: int) -> None:
-    broker.announces = properties([(Id.RECEIVE_MAXIMUM, most)])
-
-
-def _payloads(broker: FakeBroker) -> list[bytes]:
-    return [packet.payload for packet in broker.onward]
-
-
 def test_a_message_from_publish_from_is_counted_until_it_is_dropped(broker: FakeBroker) -> None:
-    _allow(broker, 1)
+    broker.announces = ONE
     client = made(broker)
     assert client.drop(client.publish_from(b"large", bytes(5000), 1))
     assert client.publish(b"t", b"1", 1)
@@ -50,7 +43,7 @@ def test_a_message_from_publish_from_is_counted_until_it_is_dropped(broker: Fake
 def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_answers(
     broker: FakeBroker, qos: int, large: bool
 ) -> None:
-    _allow(broker, 1)
+    broker.announces = ONE
     broker.withhold(ACKS)
     client = online(broker)
     packet_id = client.publish_from(b"t", b"1", 1) if large else client.publish(b"t", b"1", qos)
@@ -62,11 +55,11 @@ def test_a_message_that_is_dropped_in_flight_keeps_its_place_until_the_broker_an
     broker.release()
     until(lambda: client.publish(b"t", b"2", qos), client)
     settled(client)
-    assert _payloads(broker) == [b"1", b"2"]
+    assert [packet.payload for packet in broker.onward] == [b"1", b"2"]
 
 
 def test_a_new_connection_forgets_what_was_dropped_in_flight(broker: FakeBroker) -> None:
-    _allow(broker, 1)
+    broker.announces = ONE
     broker.withhold(ACKS)
     client = online(broker)
     packet_id = client.publish(b"t", b"1", 1)
@@ -96,7 +89,7 @@ def test_a_message_that_is_dropped_in_flight_alone_keeps_its_place(clock: Clock)
 def test_a_place_is_free_after_ack_timeout_if_the_broker_does_not_answer(
     broker: FakeBroker,
 ) -> None:
-    _allow(broker, 1)
+    broker.announces = ONE
     broker.withhold(ACKS)
     client = online(broker, ack_timeout=1)
     packet_id = client.publish(b"t", b"1", 1)
