@@ -35,15 +35,7 @@ def connecting(bench: VersionBench) -> None:
     assert bench.client.state == "connecting"
 
 
-def greeting(bench: VersionBench) -> None:
-    bench.greet()
-
-
-def online(bench: VersionBench) -> None:
-    bench.online()
-
-
-@pytest.mark.parametrize("before", [waiting, connecting, greeting, online])
+@pytest.mark.parametrize("before", [waiting, connecting, VersionBench.greet, VersionBench.online])
 def test_a_client(
     before: Callable[[VersionBench], None], days: float, clock: Clock, make: Callable
 ) -> None:

@@ -417,6 +417,15 @@ def _past_pubrec(bench: VersionBench) -> int:
 SESSIONS = pytest.mark.parametrize(("present", "first"), [(True, 0x62), (False, 0x3C)])
 
 
+def _resumes(bench: VersionBench, first: int, pid: int) -> None:
+    """The broker has the session, and the client sends this packet."""
+    bench.online(present=True)
+    bench.client.poll()
+    (again,) = bench.sent()
+    assert again.first == first
+    assert pid.to_bytes(2, "big") in again.body
+
+
 @SESSIONS
 def test_a_session_is_in_doubt_only_if_its_connack_said_that_it_is_new(
     present: bool, first: int, once: Callable, make: Callable
@@ -428,11 +437,7 @@ def test_a_session_is_in_doubt_only_if_its_connack_said_that_it_is_new(
     once(qos2, "end_of")
     bench.feed(peer.connack(present=present))
     assert _ended_for_memory(bench)
-    bench.online(present=True)
-    bench.client.poll()
-    (again,) = bench.sent()
-    assert again.first == first
-    assert pid.to_bytes(2, "big") in again.body
+    _resumes(bench, first, pid)
 
 
 @SESSIONS
@@ -446,11 +451,7 @@ def test_without_memory_for_its_code_connack_says_whether_the_session_is_kept(
     bench.feed(peer.connack(present=present))
     assert _ended_for_memory(bench)
     short.clear()
-    bench.online(present=True)
-    bench.client.poll()
-    (again,) = bench.sent()
-    assert again.first == first
-    assert pid.to_bytes(2, "big") in again.body
+    _resumes(bench, first, pid)
 
 
 def test_a_large_message_is_given_up_once_there_is_memory(short: set[str], make: Callable) -> None:

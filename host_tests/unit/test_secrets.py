@@ -1,7 +1,7 @@
 """No secret is in the text of an error, in what a client prints, or in its repr."""
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -82,18 +82,6 @@ def test_arguments(what: str, shape: str, capsys: pytest.CaptureFixture) -> None
     assert SECRET not in said + "".join(capsys.readouterr())
 
 
-def _password(clock: Clock, asked: Callable[..., Any]) -> Bench:
-    return Bench(clock, user=b"u", password=asked)
-
-
-def _password5(clock: Clock, asked: Callable[..., Any]) -> Bench:
-    return Bench5(clock, user=b"u", password=asked)
-
-
-def _auth(clock: Clock, asked: Callable[..., Any]) -> Bench:
-    return Bench5(clock, auth=(METHOD, asked))
-
-
 def _auth_later(clock: Clock, asked: Callable[..., Any]) -> Bench:
     """The function is at fault when the broker has answered."""
     bench = Bench5(clock, auth=(METHOD, lambda data: asked(data) if data else b""))
@@ -104,21 +92,20 @@ def _auth_later(clock: Clock, asked: Callable[..., Any]) -> Bench:
 
 
 ASKS = {
-    "password": _password,
-    "password at 5": _password5,
-    "auth": _auth,
+    "password": lambda clock, asked: Bench(clock, user=b"u", password=asked),
+    "password at 5": lambda clock, asked: Bench5(clock, user=b"u", password=asked),
+    "auth": lambda clock, asked: Bench5(clock, auth=(METHOD, asked)),
     "auth later": _auth_later,
 }
 
 
-def _answers() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for error in (ValueError, KeyError, OSError, LookupError):
-        yield error.__name__, raises(error(SECRET))
-    for shape in ("list", "object", "a surrogate", "too long"):
-        yield shape, lambda *_, shape=shape: SHAPES[shape]
-
-
-ANSWERS = dict(_answers())
+ANSWERS: dict[str, Callable[..., Any]] = {
+    **{e.__name__: raises(e(SECRET)) for e in (ValueError, KeyError, OSError, LookupError)},
+    **{
+        shape: lambda *_, shape=shape: SHAPES[shape]
+        for shape in ("list", "object", "a surrogate", "too long")
+    },
+}
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -142,7 +129,7 @@ def test_a_reason_that_the_function_gives_is_shown(clock: Clock) -> None:
     def asked() -> bytes:
         raise MQTTError("resource", "the clock is not set")
 
-    bench = _password(clock, asked)
+    bench = Bench(clock, user=b"u", password=asked)
     bench.client.start()
     for _ in range(5):
         bench.client.poll()
