@@ -29,12 +29,6 @@ def subscribed(make: Callable, handler, *, chunks: bool = True, **options) -> Ve
     return bench
 
 
-def in_64(bench: VersionBench, packet: bytes) -> None:
-    """Have the client read this packet, 64 bytes at a time."""
-    data = bench.wire(packet)
-    bench.feed_bytes(*(data[at : at + 64] for at in range(0, len(data), 64)))
-
-
 def sent_again(bench: VersionBench) -> list[bytes]:
     """The payloads of what is published, once all of it had time to leave."""
     for _ in range(5):
@@ -151,7 +145,8 @@ def test_a_handler_may_disconnect_in_the_middle(make: Callable) -> None:
 
     bench.client.subscribe(b"t/1", stop, chunks=True)
     bench.client.poll()
-    in_64(bench, peer.publish(b"t/1", PAYLOAD, 1, 7))
+    data = bench.wire(peer.publish(b"t/1", PAYLOAD, 1, 7))
+    bench.feed_bytes(*(data[at : at + 64] for at in range(0, len(data), 64)))
     assert (bench.client.state, whole) == ("offline", [])
     bench.client.unsubscribe(b"t/1")
     bench.online()

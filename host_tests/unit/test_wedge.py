@@ -95,13 +95,6 @@ def test_a_message_that_goes_behind_has_a_new_identifier(
 # Outages
 
 
-def peer_closes(broker: ScriptedBroker) -> None:
-    """A connection on which the message is sent, and that the peer closes."""
-    broker.mute = set()
-    broker.refuses = lambda message: True
-    broker.losses(1)
-
-
 OUTAGES = [
     "is refused",
     "closes at CONNECT",
@@ -141,8 +134,8 @@ def test_an_outage_drops_nothing_and_has_the_count_begin_again(
     broker = ScriptedBroker(clock, give_up=GIVE_UP, keepalive=4, timeout=2)
     broker.client.publish(b"t", b"x", qos)
     for _ in range(5 if closed_before else 10 * GIVE_UP):
-        for _ in range(closed_before):
-            peer_closes(broker)
+        broker.refuses = lambda message: True
+        broker.losses(closed_before)
         outage(kind, broker)
     broker.settled()
     assert payloads(broker) == [b"x"]

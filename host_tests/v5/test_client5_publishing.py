@@ -6,7 +6,7 @@ import pytest
 
 from brokers.fake import FakeBroker
 from flatmq.properties import Properties
-from packets.properties import Id, Pairs, properties
+from packets.properties import Id, properties
 from v5.clients5 import Reports, arrived, online, serving, settled, until
 
 # Properties
@@ -112,16 +112,6 @@ def test_what_is_sent_in_pieces_is_measured_as_bytes() -> None:
         arrived(broker, client)
 
 
-def _refused_later(broker: FakeBroker, announces: Pairs, **options: Any) -> tuple[Any, Reports]:
-    """A client that was online, and is not while the broker comes to announce these."""
-    reports = Reports()
-    client = online(broker, clean_session=False, on_dropped=reports, **options)
-    broker.kill()
-    until(lambda: not client.connected, client)
-    broker.announces = properties(announces)
-    return client, reports
-
-
 LIMITS: list[tuple[tuple[int, int], bytes, dict[str, Any], str]] = [
     ((Id.MAXIMUM_QOS, 1), b"x", {"qos": 2}, "QoS above 1"),
     ((Id.MAXIMUM_PACKET_SIZE, 100), bytes(200), {}, "at most 100 bytes"),
@@ -139,7 +129,12 @@ def test_what_was_accepted_before_it_was_known_is_reported(
     broker: FakeBroker, limit: tuple, payload: bytes, options: dict, reason: str, large: bool
 ) -> None:
     """Also where it is sent in pieces."""
-    client, reports = _refused_later(broker, [limit], tx_size=80 if large else 1024)
+    reports = Reports()
+    size = 80 if large else 1024
+    client = online(broker, clean_session=False, on_dropped=reports, tx_size=size)
+    broker.kill()
+    until(lambda: not client.connected, client)
+    broker.announces = properties([limit])
     publish = client.publish_from if large else client.publish
     publish(b"bad", payload, **options)
     client.publish(b"after", b"y")
