@@ -79,6 +79,28 @@ def test_qos_0_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
     nothing_dropped(broker)
 
 
+def test_a_request_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
+    """The broker closes on SUBSCRIBE while it takes its time for a message, and takes others."""
+    client = broker.client
+    broker.ignores = lambda message: message.topic == b"slow"
+    client.publish(b"slow", b"1", 1)
+    for number in range(4 * GIVE_UP):
+        client.publish(b"good", b"2", 1)
+        broker.until(
+            lambda: (
+                client.connected
+                and any(message.topic == b"slow" for message in broker.connections[-1].published)
+            )
+        )
+        broker.ends = {SUBSCRIBE}
+        client.subscribe(b"t", print, number % 2)
+        broker.losses(1)
+        broker.ends = set()
+    broker.ignores = lambda message: False
+    broker.settled()
+    nothing_dropped(broker)
+
+
 @pytest.mark.parametrize(("last", "new"), [(254, 257), (65_533, 1)])
 def test_a_message_that_goes_behind_has_a_new_identifier(
     last: int, new: int, broker: ScriptedBroker
