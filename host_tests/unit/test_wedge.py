@@ -101,6 +101,22 @@ def test_a_request_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
     nothing_dropped(broker)
 
 
+def test_what_an_ill_broker_closed_on_is_tried_as_often_as_any_other(clock: Clock) -> None:
+    """It closes on every message, until it takes one on which it had closed."""
+    broker = ScriptedBroker(clock, give_up=6)
+    for topic in (b"good", BAD):
+        broker.client.publish(topic, b"1", 1)
+    broker.refuses = lambda message: True
+    broker.losses(20)
+    broker.refuses = is_bad
+    broker.client.publish(b"good", b"2", 1)
+    broker.until(lambda: payloads(broker) == [b"1", b"2"])
+    broker.losses(3)
+    broker.refuses = lambda message: False
+    broker.settled()
+    nothing_dropped(broker)
+
+
 @pytest.mark.parametrize(("last", "new"), [(254, 257), (65_533, 1)])
 def test_a_message_that_goes_behind_has_a_new_identifier(
     last: int, new: int, broker: ScriptedBroker
