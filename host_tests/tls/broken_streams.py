@@ -1,6 +1,6 @@
 """Break the TLS streams between clients and a real broker, in either direction and at any byte.
 
-`python host_tests/tls/broken_streams.py --streams N` has clients on both interpreters connect
+`python -m flatmq_rigs broken-streams --streams N` has clients on both interpreters connect
 through a proxy that changes bytes of the handshake or of what comes later: bits flip, bytes are
 changed, lost, doubled, inserted, moved. Each such connection must end with an error that the docs
 name, or TLS must have done without those bytes. Nothing wrong may be delivered, and on the next
@@ -16,10 +16,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
-
-if __name__ == "__main__":
-    ROOT = Path(__file__).parents[2]
-    sys.path[:0] = [str(ROOT / name) for name in ("host_tests", "tools", "lib")]
 
 from conftest import PYTHONS
 from flatmq_rigs import results
@@ -204,7 +200,7 @@ message was delivered, none at QoS 1 or 2 was lost, and no heap was kept.
 
 def main() -> int:
     """Break streams, and report; 1 when something was found."""
-    parser = argparse.ArgumentParser(prog="broken_streams.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="broken-streams", description=__doc__)
     parser.add_argument("--streams", type=int, default=200, help="default: 200")
     parser.add_argument(
         "--clients", type=int, default=1, help="clients of each kind at once; default: 1"
