@@ -101,7 +101,7 @@ def fleet(figures: Figures) -> list[Chart]:
         ))  # fmt: skip
     every = (start + figures.moments[0].at, width) if figures.moments else grid
     delays = [
-        (name, colour, [None if m[n] is None else m[n] / 1000 for m in figures.moments])
+        (name, colour, [None if (ms := m[n]) is None else ms / 1000 for m in figures.moments])
         for n, name, colour in ((2, "median", "teal"), (3, "95 %", "amber"), (4, "99 %", "red"))
     ]
     if any(s is not None for *_, line in delays for s in line):
