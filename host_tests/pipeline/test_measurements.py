@@ -16,16 +16,7 @@ from pyspark.sql import functions as F
 
 from flatmq_tools.pipeline.delta_batches import follow
 from flatmq_tools.pipeline.jobs import columns, measurements, parsing
-from pipeline.messages import (
-    SCHEMA,
-    START,
-    Message,
-    at,
-    both_ways,
-    frame,
-    land,
-    reading,
-)
+from pipeline.messages import SCHEMA, START, Message, at, both_ways, frame, land, reading
 from pipeline.mqtt import PATIENCE
 from pipeline.test_hostile_packs import HOSTILE
 

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flatmq_tools.pipeline.options import (
-    OptionError,
-    of_trust,
-    parse,
-    parse_sink,
-    with_defaults,
-)
+from flatmq_tools.pipeline.options import OptionError, of_trust, parse, parse_sink, with_defaults
 from flatmq_tools.trust import given
 
 BASIC = {"brokerUrl": "tcp://broker:1884", "topic": "a/#"}

@@ -502,8 +502,5 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_a_folder_without_messages(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
-    with (
-        pytest.raises(figures.ReportError, match="no messages"),
-        from_raw.figures(tmp_path),
-    ):
+    with pytest.raises(figures.ReportError, match="no messages"), from_raw.figures(tmp_path):
         pass

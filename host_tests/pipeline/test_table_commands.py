@@ -175,10 +175,7 @@ def test_nothing_is_left_and_the_run_goes_on(spark: SparkSession, tmp_path: Path
         # A second one, with no run in between.
         assert said("forget", KEPT[1], tmp_path)[0] == 0
         before = {name: _others(tmp_path / name) for name in tables}
-        assert said("forget", GONE, tmp_path) == (
-            1,
-            f"{GONE} is nowhere in {tmp_path}",
-        )
+        assert said("forget", GONE, tmp_path) == (1, f"{GONE} is nowhere in {tmp_path}")
 
         second = _messages(2)
         with started(spark, Plan(tmp_path), there) as running:
