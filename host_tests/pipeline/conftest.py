@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import sizes
+from flatmq_tools.broker import Broker
+from flatmq_tools.pipeline import log
+from pipeline.mqtt import broker
 
 if sys.version_info < (3, 11):
     collect_ignore_glob = ["*"]
@@ -49,6 +53,19 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(options))
     os.environ["SPARK_LOCAL_DIRS"] = str(mine)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def there() -> Iterator[Broker]:
+    """A broker that drops nothing, and that tests share: each has topics of its own."""
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[log.Writer]:
+    with log.Writer(tmp_path / "log") as made:
+        yield made
 
 
 _SHARED = pytest.StashKey["SparkSession"]()

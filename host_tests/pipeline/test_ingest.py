@@ -24,7 +24,7 @@ from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from packets.properties import Id, properties
 from pipeline.mqtt import PATIENCE, UNLIMITED, publish, receiving, until
-from unit.fake_link import Bench, fake_clock
+from unit.fake_link import Bench, Clock, fake_clock
 
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
 CARRIED = Properties(
@@ -68,10 +68,12 @@ def scripted() -> Iterator[FakeBroker]:
         assert made.complaints == []
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[log.Writer]:
-    with log.Writer(tmp_path / "log") as made:
-        yield made
+def scripted_link(clock: Clock, writer: log.Writer, *filters: str, **more: Any) -> Any:
+    """An ingest on a link without a network, and what it is on."""
+    bench = Bench(clock)
+    worker = Ingest(writer, ("there", 1883), filters, link=bench.link, **more)
+    bench.client = worker.client
+    return worker, bench
 
 
 def rows(writer: log.Writer, start: int = 0) -> list[dict[str, Any]]:
@@ -174,9 +176,7 @@ def test_a_connection_that_is_being_made_ends_too(writer: log.Writer) -> None:
 
 def test_a_filter_that_is_refused(scripted: FakeBroker, writer: log.Writer) -> None:
     with fake_clock() as clock:
-        bench = Bench(clock)
-        worker = Ingest(writer, ("there", 1883), ["mine", "theirs"], link=bench.link)
-        bench.client = worker.client
+        worker, bench = scripted_link(clock, writer, "mine", "theirs")
         bench.online()
         worker.poll()
         (subscribe,) = bench.sent()
@@ -188,38 +188,34 @@ def test_a_filter_that_is_refused(scripted: FakeBroker, writer: log.Writer) -> N
         There(scripted, 5).ingest(writer, "$share/g/t")
 
 
-def test_a_refusal_is_final_unless_the_client_was_accepted_before(writer: log.Writer) -> None:
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        worker = Ingest(writer, ("there", 1883), ["t"], link=bench.link)
-        bench.client = worker.client
-        bench.online(5)
-        with pytest.raises(IngestError, match=r"there:1883 refuses the client: .*code 5"):
-            worker.check()
-        bench.online()
-        bench.lose()
-        bench.online(5)
+def test_a_refusal_is_final_unless_the_client_was_accepted_before(
+    clock: Clock, writer: log.Writer
+) -> None:
+    worker, bench = scripted_link(clock, writer, "t")
+    bench.online(5)
+    with pytest.raises(IngestError, match=r"there:1883 refuses the client: .*code 5"):
         worker.check()
+    bench.online()
+    bench.lose()
+    bench.online(5)
+    worker.check()
 
 
-def test_filters_that_were_granted_before_are_tried_again(writer: log.Writer) -> None:
+def test_filters_that_were_granted_before_are_tried_again(
+    clock: Clock, writer: log.Writer
+) -> None:
     """The broker's access control may be ill for a while. It is said once of each filter."""
     said: list[str] = []
-    with fake_clock() as clock:
-        bench = Bench(clock)
-        worker = Ingest(writer, ("there", 1883), ["t", "u"], link=bench.link, say=said.append)
-        bench.client = worker.client
-        for answers in ([(1, 1)], [(0x80, 0x80), (0x80, 0x80), (1, 0x80), (0x80,), (1,)]):
-            bench.online()
-            for codes in answers:
-                asked = bench.sent()
-                while not asked:
-                    bench.pass_time(100)
-                    asked = bench.sent()
-                bench.stream.incoming.append(peer.suback(asked[0].pid, *codes))
-                worker.poll()
-                assert worker.subscribed == (codes == answers[-1])
-            bench.lose()
+    worker, bench = scripted_link(clock, writer, "t", "u", say=said.append)
+    for answers in ([(1, 1)], [(0x80, 0x80), (0x80, 0x80), (1, 0x80), (0x80,), (1,)]):
+        bench.online()
+        for codes in answers:
+            while not (asked := bench.sent()):
+                bench.pass_time(100)
+            bench.stream.incoming.append(peer.suback(asked[0].pid, *codes))
+            worker.poll()
+            assert worker.subscribed == (codes == answers[-1])
+        bench.lose()
     ends = [text.rpartition(" to ")[2] for text in said if "refuses" in text]
     assert ends == [f"{f}, which it has granted before: trying again" for f in ("t, u", "u")]
 
@@ -241,9 +237,7 @@ def test_a_session_that_is_lost(writer: log.Writer) -> None:
     note = writer.folder / "subscribed.json"
     for process in LOST:
         with fake_clock() as clock:
-            bench = Bench(clock)
-            worker = Ingest(writer, ("there", 1883), ["t"], link=bench.link)
-            bench.client = worker.client
+            worker, bench = scripted_link(clock, writer, "t")
             for present, asks, answered in process:
                 bench.online(present=present)
                 worker.poll()

@@ -45,12 +45,6 @@ def subscriber(there: Broker, topic: str) -> Iterator[Got]:
         ingest.stop()
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[Broker]:
-    with broker() as running:
-        yield running
-
-
 def schema(columns: str) -> StructType:
     """Columns, each a name and a type."""
     made = StructType()

@@ -35,18 +35,6 @@ FULL = [
 BOTH = pytest.mark.parametrize("version", [4, 5])
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[log.Writer]:
-    with log.Writer(tmp_path / "log") as made:
-        yield made
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with fake_clock() as made:
-        yield made
-
-
 def bulk(clock: Clock, writer: log.Writer, version: int = 4, **options: Any) -> Bench:
     """A bulk client that awaits CONNACK."""
     made = Bench(clock)

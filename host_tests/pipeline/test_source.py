@@ -34,12 +34,6 @@ from pipeline.messages import count, read
 from pipeline.mqtt import PATIENCE, broker, certificate, publish, until
 
 
-@pytest.fixture(scope="module")
-def there() -> Iterator[Broker]:
-    with broker() as running:
-        yield running
-
-
 def _stream(spark: SparkSession, there: Broker, folder: Path, **options: Any) -> DataFrame:
     reader = spark.readStream.format("mqtt").option("localStorage", str(folder / "log"))
     reader = reader.options(topic=f"{folder.name}/#", **options)
