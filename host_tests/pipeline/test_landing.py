@@ -148,30 +148,9 @@ def test_a_damaged_file_of_the_log_holds_up_no_other(tmp_path: Path) -> None:
 def test_landing_goes_on_whatever_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing, "_TROUBLE_S", 0.1)
-    said: list[str] = []
-    with log.Writer(tmp_path / "log") as writer:
-        fill(writer, 5)
-        work = Landing(writer, str(tmp_path / "out"))
-        broken = mock.Mock(side_effect=[ValueError("odd"), Panic(), *[1] * 99])
-        monkeypatch.setattr(work, "land", lambda: broken() and Landing.land(work))
-        nobody = Ingest(writer, ("127.0.0.1", ports.free_port()), ["t"])
-        service = landing.Service(nobody, work, every_s=0.1, say=said.append)
-        thread = threading.Thread(target=service.run)
-        thread.start()
-        try:
-            until(lambda: "going on" in str(said))
-        finally:
-            service.stop()
-            thread.join()
-    assert landed(tmp_path / "out").num_rows == 5
-    assert f"nothing lands in {work.target}, and waits: odd" in said
-
-
-def test_a_file_of_the_log_that_cannot_be_read_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And named, also if something else was wrong before; what comes meanwhile lands, too."""
+    """Each kind of error is said. A file of the log that cannot be read is named, and tried again;
+    what comes meanwhile lands, too.
+    """
 
     class Unreadable(io.BufferedReader):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -182,12 +161,8 @@ def test_a_file_of_the_log_that_cannot_be_read_is_tried_again(
             return Unreadable(io.FileIO(path))
         return open(path, *args, **more)
 
-    wrong, said = "target", ""
-
-    def heard(text: str) -> None:
-        nonlocal said
-        said += f"{text}\n"
-
+    wrong: object = ValueError("odd")
+    said: list[str] = []
     monkeypatch.setattr(landing, "_TROUBLE_S", 0.1)
     monkeypatch.setattr(Path, "open", opened)
     with log.Writer(tmp_path / "log") as writer:
@@ -196,21 +171,23 @@ def test_a_file_of_the_log_that_cannot_be_read_is_tried_again(
         work = Landing(writer, str(tmp_path / "out"))
 
         def land() -> int:
-            if wrong == "target":
-                raise ValueError("the target is away")
+            if isinstance(wrong, BaseException):
+                raise wrong
             return Landing.land(work)
 
         monkeypatch.setattr(work, "land", land)
         nobody = Ingest(writer, ("127.0.0.1", ports.free_port()), ["t"])
-        service = landing.Service(nobody, work, every_s=0.1, say=heard)
+        service = landing.Service(nobody, work, every_s=0.1, say=said.append)
         service.background()
         try:
-            until(lambda: "waits: the target is away" in said)
-            wrong = "disk"
-            until(lambda: f"waits: [Errno 5] Input/output error: '{first}'" in said)
+            for wrong, reason in (  # noqa: B007
+                (ValueError("odd"), "odd"), (Panic("rust"), "rust"),
+                ("disk", f"[Errno 5] Input/output error: '{first}'"),
+            ):  # fmt: skip
+                until(lambda: f"nothing lands in {work.target}, and waits: {reason}" in said)  # noqa: B023
             fill(writer, 3)
             wrong = ""
-            until(lambda: "going on" in said)
+            until(lambda: "going on" in str(said))
         finally:
             service.close()
     assert landed(tmp_path / "out")["offset"].to_pylist() == list(range(8))
