@@ -109,6 +109,24 @@ def typed(
     return done
 
 
+class Killed(Exception):
+    """The exception that is raised where a process would be killed."""
+
+
+class Mortal(Delta):
+    """A table at which the process is killed "before" or "after" it has written a batch."""
+
+    when = ""
+
+    def commit(self, *batch: Any) -> int:
+        if self.when == "before":
+            raise Killed
+        rows = super().commit(*batch)
+        if self.when == "after":
+            raise Killed
+        return rows
+
+
 _QUERY = "sql.streaming.queryId"  # the local property in which Spark has it
 
 

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from flatmq_tools.pipeline import delta_batches, durable
-from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.delta_batches import Reader
 from flatmq_tools.pipeline.jobs.parsing import Reads, mapped
 from flatmq_tools.pipeline.report import from_state
@@ -22,14 +21,10 @@ from flatmq_tools.pipeline.report.period import Period
 from flatmq_tools.pipeline.state import once
 from flatmq_tools.pipeline.state.arrivals import State
 from pipeline.messages import Message, count, land, read, reading
-from pipeline.runs import as_query
+from pipeline.runs import Killed, Mortal, as_query
 
 YEAR = 365 * 86400.0
 HOUR = 3600.0
-
-
-class _Killed(Exception):
-    """The exception that a test raises where a process would be killed."""
 
 
 class Pipeline:
@@ -61,19 +56,9 @@ class Pipeline:
         `kill` it before it has written a batch, after that, or after it has included the
         batch in its state.
         """
-
-        class Table(Delta):
-            """A table at which the query is killed."""
-
-            def commit(self, *batch: Any) -> int:
-                if kill == "before":
-                    raise _Killed
-                rows = super().commit(*batch)
-                if kill == "after":
-                    raise _Killed
-                return rows
-
-        tables = {name: Table(self.folder / name) for name in self.names}
+        tables = {name: Mortal(self.folder / name) for name in self.names}
+        for table in tables.values():
+            table.when = kill
         mapping = mapped([self.mapping] if self.mapping else [])
         reads = Reads(mapping=mapping)
         work = once.Once(self.state, str(self.raw), self._checkpoint, tables, reads)
@@ -81,10 +66,10 @@ class Pipeline:
         def take(batch: DataFrame, number: int) -> None:
             work(batch, number)
             if kill == "included":
-                raise _Killed
+                raise Killed
 
         (self._checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-        killed = pytest.raises(_Killed) if kill else contextlib.nullcontext()
+        killed = pytest.raises(Killed) if kill else contextlib.nullcontext()
         with contextlib.closing(work), as_query(self.spark), killed:
             for n in range(self._done, self._batches):
                 begin, end = self._place(n), self._place(n + 1)

@@ -150,12 +150,12 @@ def test_read_takes_what_waits_and_a_log_that_is_in_use(
 
 # The options of a program for Bahir's source, as people have it.
 OF_BAHIR = {
-    "topic": "mytopic", "persistence": "file", "clientId": "some-client-id", "QoS": "2",
-    "cleanSession": "false", "username": "alice", "password": "s3cret", "connectionTimeout": "30",
-    "keepAlive": "60", "mqttVersion": "0", "maxInflight": "60", "autoReconnect": "true",
-    "ssl.protocol": "TLSv1.2", "ssl.trust.store.password": "changeit",
+    "topic": "mytopic", "clientId": "some-client-id", "QoS": "2", "cleanSession": "false",
+    "username": "alice", "password": "s3cret", "connectionTimeout": "30", "keepAlive": "60",
+    "mqttVersion": "0", "ssl.trust.store.password": "changeit",
     "ssl.trust.store.type": "PEM",  # it was JKS, which is Java's
 }  # fmt: skip
+USELESS = {"maxInflight": "60", "AUTORECONNECT": "true", "persistence": "5", "ssl.protocol": "x"}
 
 
 Readers = Callable[..., source.StreamReader]
@@ -244,18 +244,27 @@ def test_a_checkpoint_does_not_go_on_with_another_log(
             reader.partitions(offset, offset)
 
 
-def test_a_user_of_bahirs_source_changes_the_format_name(readers: Readers, tmp_path: Path) -> None:
-    """A broker that refuses the password ends the query with that reason."""
+def test_a_user_of_bahirs_source_changes_the_format_name(
+    readers: Readers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What has no meaning is said when the query begins.
+
+    A broker that refuses the password ends the query with that reason.
+    """
     cert, key = certificate(tmp_path)
     port = free_port()
     tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
     with broker(tls, users={"alice": "s3cret"}) as guarded:
         given = {**OF_BAHIR, "path": f"ssl://127.0.0.1:{port}", "ssl.trust.store": str(cert)}
-        reader = readers(**given)
+        reader = readers(**given, **USELESS)
+        assert capsys.readouterr().err == ""
         start = reader.initialOffset()
         until(lambda: _subscribed(tmp_path))
-        lines = [("mytopic", b"to be"), ("other", b"no"), ("mytopic", b"or not to be")]
-        publish(guarded, lines, user="alice", password="s3cret")
+        lines = capsys.readouterr().err.lower()
+        for name, value in USELESS.items():
+            assert f"mqtt: {name} = '{value}': no effect".lower() in lines
+        sent = [("mytopic", b"to be"), ("other", b"no"), ("mytopic", b"or not to be")]
+        publish(guarded, sent, user="alice", password="s3cret")
         until(lambda: reader.latestOffset()["offset"] == 2)
         (part,) = reader.partitions(start, reader.latestOffset())
         (batch,) = reader.read(part)
@@ -409,21 +418,3 @@ def test_the_log_is_waited_for_while_the_query_before_ends_and_no_longer(
     assert reader.initialOffset()["log"] == before.id
     reader.stop()
     ending.join()
-
-
-def test_what_has_no_meaning_is_said_when_the_query_begins(
-    readers: Readers, there: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    useless = {
-        "maxInflight": "60",
-        "AUTORECONNECT": "true",
-        "persistence": "5",
-        "ssl.protocol": "x",
-    }
-    reader = readers(**useless)
-    assert capsys.readouterr().err == ""
-    reader.initialOffset()
-    reader.stop()
-    lines = capsys.readouterr().err.lower().splitlines()
-    for line, (name, value) in zip(lines, useless.items(), strict=True):
-        assert f"mqtt: {name} = '{value}': no effect".lower() in line

@@ -26,7 +26,7 @@ from flatmq_tools.pipeline.state import taking
 from pipeline.messages import START, Message, at, frame, pack, read, reading
 from pipeline.messages import table as raw_table
 from pipeline.mqtt import until
-from pipeline.runs import as_query
+from pipeline.runs import Killed, Mortal, as_query
 
 _US = pa.timestamp("us", tz="UTC")
 
@@ -269,28 +269,11 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A kill between any two of its steps, after which Spark does the batch again."""
-
-    class Cut(Exception):
-        pass
-
-    class CutOff(Delta):
-        """A sink that is killed before or after it writes."""
-
-        when = ""
-
-        def add(self, *batch: Any) -> int:
-            if self.when == "before":
-                raise Cut
-            rows = super().add(*batch)
-            if self.when == "after":
-                raise Cut
-            return rows
-
     late: list[tuple[int, str]] = []
 
-    def begun() -> tuple[Callable[[DataFrame, int], int], CutOff]:
+    def begun() -> tuple[Callable[[DataFrame, int], int], Mortal]:
         """As a run begins: nothing is known but what the disk has."""
-        sink = CutOff(tmp_path / "windows")
+        sink = Mortal(tmp_path / "windows")
         report = lambda count, device: late.append((count, device))  # noqa: E731
         return open_windows(tmp_path / "windows.db", sink, lambda b: b.toArrow(), report), sink
 
@@ -307,7 +290,7 @@ def test_windows_are_there_once_wherever_a_batch_is_cut_off(
             for when in ("before", "after") if n > 1 else ():
                 write, sink = begun()
                 sink.when = when
-                with contextlib.suppress(Cut):
+                with contextlib.suppress(Killed):
                     write(rows_, n)
             late.clear()
             for _ in range(2):  # the whole of it, and Spark dies before it notes that
