@@ -39,10 +39,7 @@ FEW_ROWS = {
 
 @pytest.fixture(scope="session", autouse=True)
 def java(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Prepare for every Java of these tests, those of commands included.
-
-    It shares no address and no folder with those of other processes of tests.
-    """
+    """Prepare for every Java of these tests, which share no address and no folder with others."""
     mine = tmp_path_factory.mktemp("java")
     options = [
         *SHORT_LIVED, f"-Djava.io.tmpdir={mine}", f"-Dderby.system.home={mine}",
@@ -85,10 +82,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def nobody_stops_the_shared_session(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test that does, instead of all that come after it.
-
-    Queries that a failed test leaves are stopped, as the next ones may have their names.
-    """
+    """Fail the test that does, instead of all after it, and stop queries that one left."""
     yield
     if _SHARED in request.session.stash:
         try:

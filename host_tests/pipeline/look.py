@@ -1,8 +1,6 @@
-"""Check how the report looks in a browser.
+"""Check how the report looks in a browser: wide and narrow, by day and by night, and printed.
 
-It is shown as wide as a phone and as a desktop, by day and by night. The check fails where
-something sticks out at the side, cards are not beside each other, or a chart is blank, also when
-it is printed.
+Nothing sticks out at the side, cards are beside each other where there is room, no chart is blank.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Helpers for tests of source and ingest.
-
-They are a broker that drops nothing, its certificate, messages, and waiting.
-"""
+"""Helpers for tests of source and ingest: a broker, its certificate, messages, and waiting."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ def publish(
     there: Broker, messages: Iterable[tuple[str, bytes]], qos: int = 1, retain: bool = False,
     properties: Any = None, **login: Any,
 ) -> None:  # fmt: skip
-    """Publish (topic name, payload) pairs, and return when the broker has them.
-
-    Properties need `version=5`.
-    """
+    """Publish (topic name, payload) pairs at a broker; properties need `version=5`."""
     more = {} if properties is None else {"properties": properties}
     client = Client(b"publisher", there.host, there.port, tx_size=1 << 17, inflight=100, **login)
     client.connect(10_000)
@@ -61,10 +55,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def until(ready: Callable[[], object], query: Any = None) -> None:
-    """Return when that is so; fail when the query has ended, or after long.
-
-    `ready` may look at files that the pipeline writes and removes meanwhile.
-    """
+    """Wait; fail if the query ended, or after long. `ready` may miss files that are removed."""
     end = time.monotonic() + PATIENCE
     while True:
         missing = None

@@ -26,11 +26,7 @@ Row = dict[str, Any]
 
 
 class Event(NamedTuple):
-    """A pack, or a status if `seq` is None.
-
-    With `seq` -1 it is a pack without numbers, which may be retained or sent again. The delay is
-    in ms.
-    """
+    """A pack, delayed by so many ms, without numbers if `seq` is -1; or a status if it is None."""
 
     at: float
     device: str

@@ -1,7 +1,6 @@
 """Runs of the pipeline, and commands `flatmq pipeline ...`, in this process.
 
-They use the session that all tests share: a command takes a fifth of the CPU time of a process
-with a Java of its own.
+With the session that all tests share a command takes a fifth of the CPU time of one of its own.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ def started(
 def shared(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str] | None = None
 ) -> Iterator[list[str | None]]:
-    """Have commands use the session, which they do not stop. Yield the masters that they name.
-
-    environment  variables of the Python workers, too
-    """
+    """Have commands use the session, and workers the environment; yield the masters they name."""
     masters: list[str | None] = []
 
     def session(master: str | None, *_: object, **__: object) -> SparkSession:

@@ -82,10 +82,9 @@ def landed(folder: Path, tell: Callable[[int], None]) -> None:
 
 
 def points(what: str, folder: Path, step: int = 1) -> Iterator[tuple[int, list[int]]]:
-    """Kill `what` at every point, or at one of so many, in folders that are numbered from 0.
+    """Kill `what` at each point, or one of so many, in folders that are numbered from 0.
 
-    Yields how the process ended, as `Popen.returncode`, and what it had reported. The last was
-    not killed.
+    Yields `Popen.returncode`, and what was reported. The last one was not killed.
     """
     done = subprocess.run(
         [sys.executable, __file__, what, str(folder), str(step)],

@@ -1,8 +1,4 @@
-"""The tables of health: every fault is found, in all messages at once and batch by batch.
-
-An oracle makes them of all events, and a run of its state; both are held to the same cases, and to
-each other for a fleet in which everything goes wrong.
-"""
+"""The tables of health of a fleet in which everything goes wrong: a run's, and an oracle's."""
 
 from __future__ import annotations
 
@@ -73,10 +69,7 @@ def include(state: State, events: Sequence[Event], first: int, batch: int) -> No
 
 
 def by_state(folder: Path, parts: Sequence[Sequence[Event]], every: int = 10) -> tuple[int, int]:
-    """Write the tables from the state, batch by batch; return how often boots opened again.
-
-    Also how many are closed in the end. The tables are written after each `every` batches.
-    """
+    """Write the tables after each `every` batches; return how many boots reopened, and closed."""
     file = folder / "state" / "s.sqlite"
     first = opened = 0
     for batch, part in enumerate(parts):

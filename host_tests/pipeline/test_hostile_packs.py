@@ -1,7 +1,4 @@
-"""Nothing that arrives stops a table: whatever a message is, it becomes rows or a dead letter.
-
-What a pack in CBOR says is what the same one in JSON says.
-"""
+"""Whatever a message is, it becomes rows or a dead letter; CBOR says what JSON says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Everything that the broker has for an ingest comes into its log, once and in order.
-
-In both versions of MQTT, with the properties that messages carry.
-"""
+"""What a broker has for an ingest comes into its log, once and in order, in both versions."""
 
 from __future__ import annotations
 
@@ -113,10 +110,7 @@ def test_every_qos_size_and_property(there: There, writer: log.Writer) -> None:
 
 
 def test_what_comes_while_it_is_away(there: There, writer: log.Writer) -> None:
-    """It comes later, and the retained messages come once, not with every start.
-
-    With other filters, what is new comes, and what no longer matches does not.
-    """
+    """Retained messages come once. With other filters, what no longer matches does not come."""
     there.publish([("away/a/kept", b"retained")], 1, True)
     for known, more in ((1, range(30)), (31, range(30, 31)), (32, ())):
         ingest = there.ingest(writer, "away/a/#", client_id="away")

@@ -148,9 +148,7 @@ def test_a_damaged_file_of_the_log_holds_up_no_other(tmp_path: Path) -> None:
 def test_landing_goes_on_whatever_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each kind of error is said. A file of the log that cannot be read is named, and tried again;
-    what comes meanwhile lands, too.
-    """
+    """Each kind of error is said, what cannot be read is named, and what comes lands, too."""
 
     class Unreadable(io.BufferedReader):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -225,10 +223,7 @@ class Service(Command):
 
 
 def test_sigkill_while_messages_come(tmp_path: Path) -> None:
-    """Missing 0, each in one place of the log and of the table, and twice 0 by its number.
-
-    In a shared subscription, of a session that expires.
-    """
+    """In one place each, none missing. In a shared subscription, of a session that expires."""
     chance = random.Random(1)
     server = broker.mosquitto(extra=UNLIMITED)
     publisher = Client(b"publisher", server.host, server.port, tx_size=1 << 17, inflight=100)

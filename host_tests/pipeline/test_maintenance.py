@@ -198,9 +198,7 @@ def test_old_entries_of_the_log_go_once_they_were_read(tmp_path: Path) -> None:
 def test_tables_of_an_object_store(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run writes each message once, and nothing on this machine. The driver is killed meanwhile
-    in test_crash.py.
-    """
+    """A run writes each message once, and nothing on this machine."""
     state, out, messages = tmp_path / "state", f"s3://{BUCKET}/fleet-1", 400
 
     def column(table: str, *names: str) -> Counter[tuple[object, ...]]:

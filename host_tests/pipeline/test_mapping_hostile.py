@@ -1,7 +1,4 @@
-"""Whatever arrives, a mapping makes packs of it, or says why not, and raises nothing else.
-
-The messages that devices publish are spoilt: values, keys, and bytes, in JSON and in Protobuf.
-"""
+"""A mapping makes packs of messages that are spoilt, or says why not, and raises nothing else."""
 
 from __future__ import annotations
 

@@ -168,10 +168,7 @@ def test_packs_of_other_topics_name_their_devices(spark: SparkSession) -> None:
 def test_a_stream_drops_copies_and_keeps_what_comes_late(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy is known in a later batch, and after the watermark has passed other readings.
-
-    What a board kept for an hour is in, though its time is long past. No pandas is needed.
-    """
+    """Copies in later batches, after the watermark, too; an hour late is in. Without pandas."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     sent = [(1, 0), (1, 1)], [(1, 30), (2, 60)], [(3, 3600)], [(4, 3601), (3, 3602)]
     for batch in sent:

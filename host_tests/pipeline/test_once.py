@@ -28,11 +28,7 @@ HOUR = 3600.0
 
 
 class Pipeline:
-    """The table raw, as a query writes it, and the query that makes measurements of it.
-
-    It calls the function of the batches of the query, and writes down in its checkpoint what Spark
-    would.
-    """
+    """The table raw, and the query that makes measurements of it, with the checkpoint of Spark."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
@@ -51,11 +47,7 @@ class Pipeline:
         self._batches += 1
 
     def run(self, kill: str = "") -> None:
-        """Run the query until it has what is there, in batches of its own for each of raw.
-
-        `kill` it before it has written a batch, after that, or after it has included the
-        batch in its state.
-        """
+        """Run the query in the batches of raw; `kill` it before or after one, or once included."""
         tables = {name: Mortal(self.folder / name) for name in self.names}
         for table in tables.values():
             table.when = kill

@@ -1,8 +1,6 @@
 """Each command `flatmq pipeline …` of the README and the how-to pages, typed as it stands there.
 
-Each is read with all its options, and calls what does its work, which other tests prove: a broker,
-folders, a bucket and a master of Spark stand for those that it names. `COVERED` names the tests
-that stand for commands of another form.
+It is read with all its options, and calls what does its work, which other tests prove.
 """
 
 from __future__ import annotations

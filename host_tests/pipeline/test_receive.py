@@ -206,10 +206,9 @@ def agree(
     ours: Outcome,
     rx_size: int = 4096,
 ) -> None:
-    """Check what the bulk client kept against what the ordinary one delivered.
+    """Check that the bulk client kept all that the ordinary one delivered, skipped or left for.
 
-    It has all of that, and every message that the ordinary one has skipped or left for. Of one
-    with a topic name larger than the buffer, that one did not judge the properties.
+    Of a topic name larger than the buffer, that one did not judge the properties.
     """
     handled = len(delivered) + ordinary.skipped
     if ours.ended != ordinary.ended:

@@ -1,7 +1,4 @@
-"""The report: its numbers are those of the messages, on the page and in the terminal.
-
-It needs nothing but itself, and a phone shows it.
-"""
+"""The report has the numbers of the messages, on a page that needs nothing, and in a terminal."""
 
 from __future__ import annotations
 

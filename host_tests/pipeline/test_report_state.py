@@ -28,10 +28,7 @@ YEAR = datetime.timedelta(days=365)
 
 
 def fleet(drawn: random.Random, days: float) -> list[Message]:
-    """Return boards that lose, repeat and swap readings, restart and fall silent.
-
-    Two have no numbers, one of them a single message, and some messages are no pack.
-    """
+    """Return boards that lose, repeat and swap readings, restart and fall silent, and others."""
     sent: list[Message] = []
     for number in range(8):
         name, boot, seq, now = f"d{number}", 1, 1, drawn.uniform(0, 300)

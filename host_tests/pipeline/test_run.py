@@ -329,10 +329,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 
 def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    """As after a crash before Spark noted that the last batch was done, and before it was.
-
-    After a power cut, what Spark noted last may be torn.
-    """
+    """Before Spark noted that a batch was done, and before it was; or that note is torn."""
     measured = tmp_path / "measurements"
     notes = tmp_path / "checkpoints" / "measurements"
     commits = notes / "commits"
@@ -365,9 +362,7 @@ def _last(folder: Path) -> int:
 def test_it_reads_what_ingests_write_and_a_batch_is_bounded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages that came while Spark was away are not all in one batch, also if one commit has
-    all of them.
-    """
+    """Also if one commit has all that came while Spark was away."""
     monkeypatch.setattr(delta_files, "_ROWS", 10)
     monkeypatch.setattr(delta_batches, "ROWS", 10)
     land_boards(tmp_path, 25, tmp_path / "log")

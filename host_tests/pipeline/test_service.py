@@ -1,7 +1,4 @@
-"""`flatmq pipeline run` and `ingest` as services.
-
-They pause while a disk is full, and say in a line what has happened.
-"""
+"""`flatmq pipeline run` and `ingest` as services, which pause while a disk is full."""
 
 from __future__ import annotations
 

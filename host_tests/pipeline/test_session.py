@@ -95,10 +95,7 @@ spark.stop()
 def test_a_session_says_nothing_and_keeps_what_was_set(
     script: str, printed: str, tmp_path: Path
 ) -> None:
-    """Also if a query is stopped within a batch, and if its process group gets a signal.
-
-    The process has a session of its own.
-    """
+    """Also if a query is stopped within a batch, and if its process group gets a signal."""
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -27,10 +27,7 @@ Batches = Callable[..., None]
 
 @pytest.fixture
 def batches(spark: SparkSession, tmp_path: Path) -> Batches:
-    """Run the query for a number of batches, of a row each.
-
-    The last is done again when its commit is missing.
-    """
+    """Run the query for so many batches of a row each; the last again if it lacks a commit."""
     (tmp_path / "in").mkdir()
 
     def run(wanted: int, checkpoint: str = "checkpoint", state: bool = False) -> None:
@@ -87,11 +84,7 @@ def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
 def test_a_batch_is_on_the_disk_before_readers_see_it(
     spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is there with what Spark wrote about it.
-
-    Otherwise, after a power cut, Spark might put more into a batch of which the sink then says
-    that it is there.
-    """
+    """With what Spark wrote about it, which might otherwise put more into the same batch."""
     table, commits = tmp_path / "d", tmp_path / "checkpoint" / "commits"
     entry = table / "_delta_log" / f"{1:020}.json"
     synced: list[tuple[int, bool, bool]] = []  # inode; whether readers see it; Spark's commit

@@ -163,10 +163,7 @@ Readers = Callable[..., source.StreamReader]
 
 @pytest.fixture
 def readers(there: Broker, tmp_path: Path) -> Iterator[Readers]:
-    """Make readers, which are stopped.
-
-    A reader takes SIGTERM for itself, in the process that Spark made for it.
-    """
+    """Make readers, which are stopped. Each takes SIGTERM for itself, in a process of Spark's."""
     before = signal.getsignal(signal.SIGTERM)
     with contextlib.ExitStack() as stack:
 
@@ -209,10 +206,7 @@ finally:
 def test_spark_ends_a_query_with_two_signals_and_the_reader_stops_in_good_order(
     tmp_path: Path,
 ) -> None:
-    """The first SIGTERM stops the reader, and the second does not interrupt that.
-
-    The reader acknowledges what is on the disk: the broker would send that again.
-    """
+    """The second one does not cut off what the first began: unacknowledged, all comes again."""
     with subprocess.Popen(
         [sys.executable, "-c", STOPPED, str(tmp_path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -247,10 +241,7 @@ def test_a_checkpoint_does_not_go_on_with_another_log(
 def test_a_user_of_bahirs_source_changes_the_format_name(
     readers: Readers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What has no meaning is said when the query begins.
-
-    A broker that refuses the password ends the query with that reason.
-    """
+    """What has no meaning is said at the begin. A refused password ends it with that reason."""
     cert, key = certificate(tmp_path)
     port = free_port()
     tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"

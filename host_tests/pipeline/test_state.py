@@ -182,10 +182,7 @@ def test_a_query_that_was_left_behind_changes_nothing(state: State) -> None:
 def test_usual_intervals_are_not_kept_as_silences(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of a device's first intervals is kept, until it is known what is usual.
-
-    Later the longest of those that are not.
-    """
+    """First ones are kept, until it is known what is usual; then the longest that are not."""
     monkeypatch.setattr(records, "ADDITIONS", 0)
     drawn = random.Random(3)
 
@@ -243,10 +240,7 @@ def test_a_full_disk_changes_nothing_and_ends(state: State) -> None:
 def test_tables_are_refreshed_while_the_queries_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refresh that takes long holds up nobody, and only one is under way.
-
-    What it raises is raised by the next look.
-    """
+    """A refresh that takes long holds up nobody. What it raises is raised by the next look."""
     begun, let = threading.Semaphore(0), threading.Semaphore(0)
 
     def refresh(self: Snapshots) -> float:
