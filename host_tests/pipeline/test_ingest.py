@@ -25,12 +25,9 @@ from unit.fake_link import Bench, Clock, fake_clock
 
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
 CARRIED = Properties(
-    PAIRS,
-    content_type="application/senml+json",
-    response_topic="answers",
-    correlation_data=b"\0\xff",
-    payload_format=1,
-)
+    PAIRS, content_type="application/senml+json", response_topic="answers",
+    correlation_data=b"\0\xff", payload_format=1,
+)  # fmt: skip
 CASES = [(kind, version) for kind in ("mosquitto", "embedded") for version in (4, 5)]
 
 

@@ -148,39 +148,28 @@ def test_a_default_gives_way_to_what_is_told_by_any_of_its_names() -> None:
         assert (settings.local_storage, settings.max_offsets_per_trigger) == expected
 
 
-def test_pins() -> None:
-    settings = parse({"brokerUrl": "ssl://b", "topic": "t", "pin": f"{PIN}, sha256/{PIN}"})
-    assert settings.trust is not None
-    assert settings.trust.pins == (bytes(32), bytes(32))
-
-
 def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("-----BEGIN CERTIFICATE-----")
-    told = of_trust(given(True, file, file, file, [PIN]))
+    told = of_trust(given(True, file, file, file, [PIN, f"sha256/{PIN}"]))
     settings = parse({"brokerUrl": "broker", "topic": "t", **told})
     assert settings.port == 8883
     trust = settings.trust
     assert trust is not None
-    assert (trust.ca, trust.cert, trust.key, trust.pins) == (file, file, file, (bytes(32),))
+    assert (trust.ca, trust.cert, trust.key, trust.pins) == (file, file, file, (bytes(32),) * 2)
     assert of_trust(None) == {}
 
 
 def test_the_options_of_the_sink() -> None:
     settings = parse_sink({"path": "tcp://al:pw@b:1884", "CHECKPOINTLOCATION": "/c", "QoS": "2"})
     assert (settings.host, settings.port, settings.username) == ("b", 1884, "al")
-    assert (settings.qos, settings.retain, settings.topic, settings.on_bad_row) == (
-        2,
-        False,
-        None,
-        "skip",
-    )
-    assert (settings.patience, settings.bad_rows, settings.remarks) == (120, None, ())
+    assert (settings.qos, settings.retain, settings.on_bad_row) == (2, False, "skip")
+    assert (settings.topic, settings.bad_rows, settings.remarks) == (None, None, ())
+    assert settings.patience == 120
     assert "pw" not in repr(settings)
     longest = {**BASIC, "topic": "t", "connectionTimeout": "0"}
-    assert (
-        parse(longest).connection_timeout == parse_sink(longest).connection_timeout == 65_535
-    )  # of the client
+    for parsed in (parse(longest), parse_sink(longest)):
+        assert parsed.connection_timeout == 65_535  # of the client
     of_bahir = parse_sink({"brokerUrl": "b", "persistence": "memory", "cleanSession": "true"})
     assert of_bahir.remarks == (
         "persistence = 'memory': no effect on the sink",

@@ -19,16 +19,13 @@ DEMO = ("test_pipeline_demo.py", "test_everything_that_boards_send_is_in_the_tab
 COVERED = {
     "flatmq pipeline demo build/demo": DEMO,
     "flatmq pipeline demo build/on-workers": DEMO,
-    "spark-submit --master spark://master:7077 submit.py": (
-        "test_clusters.py",
-        "test_spark_submit_runs_the_jobs",
-    ),
-}
+    "spark-submit --master spark://master:7077 submit.py":
+        ("test_clusters.py", "test_spark_submit_runs_the_jobs"),
+}  # fmt: skip
 COMMANDS = [
-    words
-    for words in everything()
+    words for words in everything()
     if words[:2] == ("flatmq", "pipeline") and " ".join(words) not in COVERED
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

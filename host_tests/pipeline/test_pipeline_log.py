@@ -53,16 +53,12 @@ def numbers(start: int, end: int) -> list[bytes]:
 
 
 EVERY_PROPERTY = [
-    (Id.PAYLOAD_FORMAT, 1),
-    (Id.USER_PROPERTY, (b"b", "ü".encode())),
-    (Id.MESSAGE_EXPIRY, 0xFFFFFFFF),
-    (Id.USER_PROPERTY, (b"a", b"")),
-    (Id.CONTENT_TYPE, "text/ü".encode()),
-    (Id.RESPONSE_TOPIC, b"answers/1"),
-    (Id.CORRELATION_DATA, b"\0\xff"),
-    (Id.SUBSCRIPTION_IDENTIFIER, 200),
+    (Id.PAYLOAD_FORMAT, 1), (Id.USER_PROPERTY, (b"b", "ü".encode())),
+    (Id.MESSAGE_EXPIRY, 0xFFFFFFFF), (Id.USER_PROPERTY, (b"a", b"")),
+    (Id.CONTENT_TYPE, "text/ü".encode()), (Id.RESPONSE_TOPIC, b"answers/1"),
+    (Id.CORRELATION_DATA, b"\0\xff"), (Id.SUBSCRIPTION_IDENTIFIER, 200),
     (Id.USER_PROPERTY, (b"b", b"again")),
-]
+]  # fmt: skip
 
 
 def test_the_columns_of_both_versions(tmp_path: Path) -> None:

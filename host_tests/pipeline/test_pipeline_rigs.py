@@ -14,15 +14,11 @@ from flatmq_rigs.pipeline import live, scale
 from flatmq_rigs.pipeline.bench import chains, command
 
 COUNT = 2000
+SOURCE, INGEST = {"receiver", "JVM", "workers"}, {"receiver"}
 WORKS = {
-    "source": {"receiver", "JVM", "workers"},
-    "source-paho": {"receiver", "JVM", "workers"},
-    "ingest": {"receiver"},
-    "jobs": {"driver", "JVM", "workers"},
-    "log": {"JVM"},
-    "memory": {"receiver"},
-    "memory-5": {"receiver"},
-}
+    "source": SOURCE, "source-paho": SOURCE, "ingest": INGEST,
+    "jobs": {"driver", "JVM", "workers"}, "log": {"JVM"}, "memory": INGEST, "memory-5": INGEST,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -71,19 +71,13 @@ def writer(
 
 @pytest.mark.parametrize("version", ["3.1", "3.1.1", "5"])
 def test_rows_have_qos_retain_and_any_size(there: Broker, version: str) -> None:
+    cases = (
+        (0, 0, True), (1, 1, None), (127, 2, False), (128, None, True), (16_500, 2, True),
+        (700_000, 1, False), (5, 2, None),
+    )  # fmt: skip
     rows = [
         {"topic": f"any/{version}/{n}", "payload": bytes(size), "qos": qos, "retain": retain}
-        for n, (size, qos, retain) in enumerate(
-            [
-                (0, 0, True),
-                (1, 1, None),
-                (127, 2, False),
-                (128, None, True),
-                (16_500, 2, True),
-                (700_000, 1, False),
-                (5, 2, None),
-            ]
-        )
+        for n, (size, qos, retain) in enumerate(cases)
     ]
     columns = "topic string, payload binary, qos integer, retain boolean"
     sink = writer(there.address, columns, mqttVersion=version, qos=2)

@@ -26,12 +26,9 @@ from packets.properties import Id
 from unit.fake_link import Bench, Clock, FakeStream, fake_clock
 
 FULL = [
-    (Id.PAYLOAD_FORMAT, 1),
-    (Id.USER_PROPERTY, (b"k", b"1")),
-    (Id.MESSAGE_EXPIRY, 60),
-    (Id.CONTENT_TYPE, b"text/plain"),
-    (Id.USER_PROPERTY, (b"k", b"2")),
-]
+    (Id.PAYLOAD_FORMAT, 1), (Id.USER_PROPERTY, (b"k", b"1")), (Id.MESSAGE_EXPIRY, 60),
+    (Id.CONTENT_TYPE, b"text/plain"), (Id.USER_PROPERTY, (b"k", b"2")),
+]  # fmt: skip
 BOTH = pytest.mark.parametrize("version", [4, 5])
 
 
@@ -99,12 +96,9 @@ def acknowledged(bench: Bench) -> list[int]:
 # Beside the ordinary client
 
 COLUMNS = {
-    "content_type": 0x03,
-    "response_topic": 0x08,
-    "correlation_data": 0x09,
-    "message_expiry": 0x02,
-    "payload_format": 0x01,
-}
+    "content_type": 0x03, "response_topic": 0x08, "correlation_data": 0x09,
+    "message_expiry": 0x02, "payload_format": 0x01,
+}  # fmt: skip
 
 
 class Gather:
