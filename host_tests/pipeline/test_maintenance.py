@@ -134,18 +134,6 @@ def test_a_run_goes_on_meanwhile(tmp_path: Path) -> None:
     assert _numbers(tmp_path) == list(range(60))
 
 
-def test_old_files_and_those_of_a_batch_that_was_not_committed_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delta, "GRACE", 0)
-    monkeypatch.setattr(delta, "LOG_GRACE", 0)
-    for number in range(5):
-        _add(tmp_path, number)
-    (tmp_path / "raw" / "killed.parquet").write_bytes(b"of a run that was killed")
-    _work(tmp_path)
-    assert _files(tmp_path / "raw") == 1 and _numbers(tmp_path) == list(range(10))
-
-
 def test_what_a_query_has_still_to_read_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +162,7 @@ def test_what_a_query_has_still_to_read_stays(
     _work(tmp_path)
     assert _read(tmp_path, place) == list(range(6, 16))
     (tmp_path / "checkpoints" / "health").rmdir()
+    (tmp_path / "raw" / "killed.parquet").write_bytes(b"of a batch that was not committed")
     _work(tmp_path)
     assert _files(tmp_path / "raw") == 1
 

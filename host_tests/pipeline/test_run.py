@@ -19,7 +19,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-import peer
 from flatmq_tools import ports
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline import (
@@ -43,6 +42,7 @@ from pipeline.messages import START, Message, count, land, land_boards, pack, re
 from pipeline.mqtt import PATIENCE, broker, publish, until
 from pipeline.runs import Panic, said, shared, started, typed
 from pipeline.test_landing import scraped
+from pipeline.test_receive import raw
 
 
 def _pack(device: str, seq: int) -> tuple[str, bytes]:
@@ -125,12 +125,6 @@ BROKEN = [
 TWICE = b"\x03\0\1a\x03\0\1b"  # Content Type
 
 
-def _publish(version: int, name: bytes, payload: bytes, block: bytes = b"") -> bytes:
-    """A PUBLISH at QoS 1 with these properties."""
-    carried = bytes((len(block),)) + block if version == 5 else b""
-    return peer.packet(0x32, peer.text(name) + b"\0\1" + carried + payload)
-
-
 def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Dead letters and odd times reach their tables after batches that have none."""
     batches = [
@@ -150,9 +144,10 @@ def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) ->
         good = pack("a", 2, 1)
         with log.Writer(tmp_path / "log") as writer:
             for name, _, _ in BROKEN:
-                writer.append(_publish(4, name, good), 1, 0)
-            writer.append(_publish(5, b"any/topic", good, TWICE), 1, 0, 5)
-            writer.append(_publish(5, b"dev/a/telemetry", good), 1, 0, 5)
+                writer.append(raw(name, b"", good, 0x32, b"\0\1"), 1, 0)
+            for name, block in ((b"any/topic", TWICE), (b"dev/a/telemetry", b"")):
+                carried = bytes((len(block),)) + block
+                writer.append(raw(name, carried, good, 0x32, b"\0\1"), 1, 0, 5)
             writer.rotate()
             Landing(writer, str(tmp_path)).land()
         running.finish()
@@ -161,10 +156,10 @@ def test_each_batch_is_in_all_its_tables(spark: SparkSession, tmp_path: Path) ->
     assert [(row["topic"], row["reason"]) for row in found] == dead
     assert count(tmp_path / "measurements") == 5
     # A query of one's own says the same.
-    raw = [row for row in read(tmp_path / "raw") if row["payload"] == good]
-    assert [row["topic"] for row in raw] == [*(text for text, _ in dead), "dev/a/telemetry"]
-    assert (raw[6]["invalid_properties"], raw[6]["content_type"]) == (TWICE, None)
-    packs = measurements.packs(spark.createDataFrame(pa.Table.from_pylist(raw, log.SCHEMA)))
+    kept = [row for row in read(tmp_path / "raw") if row["payload"] == good]
+    assert [row["topic"] for row in kept] == [*(text for text, _ in dead), "dev/a/telemetry"]
+    assert (kept[6]["invalid_properties"], kept[6]["content_type"]) == (TWICE, None)
+    packs = measurements.packs(spark.createDataFrame(pa.Table.from_pylist(kept, log.SCHEMA)))
     rows_ = measurements.dead(packs).orderBy("offset").collect()
     assert [(row.topic, row.reason) for row in rows_] == dead
     assert [row.boot for row in measurements.values(packs).collect()] == [2]

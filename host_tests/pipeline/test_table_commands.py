@@ -31,6 +31,7 @@ from packets import build
 from pipeline.messages import Message, count, land, pack, read, reading
 from pipeline.mqtt import broker, publish, until
 from pipeline.runs import said, started
+from pipeline.test_windows import table as values
 
 DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
 
@@ -243,29 +244,17 @@ def test_a_log_of_an_ingest_and_other_topics(tmp_path: Path) -> None:
 
 
 def test_windows_under_way_keep_the_values_of_others(tmp_path: Path) -> None:
-    def table(rows: list[tuple[str, float]]) -> pa.Table:
-        at = pa.array([MINUTE] * len(rows), pa.timestamp("us", "UTC"))
-        return pa.table(
-            {
-                "device": [device for device, _ in rows], "quantity": ["t"] * len(rows),
-                "unit": ["Cel"] * len(rows), "time": at, "received": at,
-                "value": [value for _, value in rows],
-            }
-        )  # fmt: skip
-
     with Windows(tmp_path / "windows.db") as store:
         before = store.load()
-        for batch, rows in enumerate(
-            ([("a", 1.0), ("b", 2.0), ("c", 3.0)], [("d", 4.0), ("c", 5.0)])
-        ):
-            done = step(before, table(rows))
+        for batch, rows in enumerate(([("a", 1), ("b", 2), ("c", 3)], [("d", 4), ("c", 5)])):
+            done = step(before, values([(device, 0, 0, value) for device, value in rows]))
             store.save("query", batch, before, done)
             before = done.state
         assert store.forget("b") == 1
         assert store.forget("b") == 0
         state = store.load()
         # It is another device if it comes again, and the numbers of others stay.
-        store.save("query", 2, state, step(state, table([("b", 6.0)])))
+        store.save("query", 2, state, step(state, values([("b", 0, 0, 6)])))
         state = store.load()
     names = list(state.devices)
     assert names == ["a", 1, "c", "d", "b"]
