@@ -194,7 +194,6 @@ def test_a_compressed_payload_grows_to_a_bound(
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert reason is not None
     if most is None:
         assert reason == "not JSON: not UTF-8"
     else:

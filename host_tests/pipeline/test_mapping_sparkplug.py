@@ -50,9 +50,7 @@ def values(topic: str, payload: bytes) -> list[tuple[str, object]]:
 
 
 def dead(topic: str, payload: bytes) -> str:
-    reason = files.load(["sparkplug-b"]).reading(topic, payload, 0).reason
-    assert reason is not None
-    return reason
+    return str(files.load(["sparkplug-b"]).reading(topic, payload, 0).reason)
 
 
 def metric(**fields: object) -> bytes:

@@ -118,7 +118,6 @@ def test_a_crash_at_any_point_of_a_batch(pipeline: Pipeline) -> None:
     )
     # And each message is counted once.
     figures = from_state.of_state(pipeline.folder, Period())
-    assert figures is not None
     assert [(each.name, each.duplicates) for each in figures.devices] == [("a", 10)]
 
 
@@ -203,7 +202,6 @@ def test_numbers_that_start_again_begin_a_boot(pipeline: Pipeline) -> None:
     kept |= {(3, 1), (3, 2), (4, 1), (4, 3), (4, 2), (5, 1), (5, 2), (6, 1), (6, 2)}
     assert pipeline.readings() == once_each([("d", *each) for each in kept])
     figures = from_state.of_state(pipeline.folder, Period())
-    assert figures is not None
     assert [(d.name, d.reboots, d.duplicates) for d in figures.devices] == [("d", 5, 4)]
 
 

@@ -155,7 +155,6 @@ def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> N
     settings = parse({"brokerUrl": "broker", "topic": "t", **told})
     assert settings.port == 8883
     trust = settings.trust
-    assert trust is not None
     assert (trust.ca, trust.cert, trust.key, trust.pins) == (file, file, file, (bytes(32),) * 2)
     assert of_trust(None) == {}
 

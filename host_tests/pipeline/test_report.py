@@ -338,7 +338,7 @@ def measured(folder: Path, devices: int, span: float = 3600.0) -> Figures:
 def test_few_devices_have_lines(tmp_path: Path) -> None:
     fleet = measured(tmp_path, 3)
     found = values.read(tmp_path, fleet)
-    assert found is not None and found.step == 60
+    assert found.step == 60
     (of,) = found.quantities
     assert (of.name, of.unit, of.devices, of.bands) == ("n", "", 3, [])
     line = of.curves["d2"]
@@ -358,7 +358,6 @@ def test_many_devices_have_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(values, "POINTS", 15 * 61)
     fleet = measured(tmp_path, 101)
     found = values.read(tmp_path, fleet, ["d77", "nobody"])
-    assert found is not None
     (of,) = found.quantities
     assert of.bands[0] == figures.Band(0, 10, 50, 90, 100)
     assert of.bands[30] == figures.Band(1, 11, 51, 91, 101)
@@ -378,10 +377,10 @@ def test_values_of_a_year_are_read_of_a_day(
     fleet.until = START + datetime.timedelta(days=200, minutes=1)
     for longest, step in ((values.DAY, 900), (fleet.span, 3 * values.DAY)):
         found = values.read(tmp_path, fleet, (), longest)
-        assert found is not None and found.step == step
+        assert found.step == step
     monkeypatch.setattr(values, "_READINGS", 30)  # the first 20 are 200 days older
     found = values.read(tmp_path, fleet, (), fleet.span)
-    assert found is not None and found.step == 7200
+    assert found.step == 7200
 
 
 def test_there_are_more_names_than_room(
@@ -394,7 +393,6 @@ def test_there_are_more_names_than_room(
     rows["quantity"][:7] = [f"own {n}" for n in range(7)]
     write_deltalake(tmp_path / "measurements", pa.table(rows), mode="overwrite")
     found = values.read(tmp_path, fleet)
-    assert found is not None
     assert [(q.name, q.devices) for q in found.quantities] == [
         ("n", 7), *((f"own {n}", 1) for n in range(6)),
     ]  # fmt: skip
