@@ -220,9 +220,6 @@ def documents(seed: int) -> Iterator[tuple[str, Document]]:
         yield kind, (topic, KINDS[kind](chance))
 
 
-# What must be so
-
-
 def said(of: list[Document], bound: bool = True) -> list[list[dict[str, Any]]]:
     """Return what the job makes of a batch. Raises Finding if it fails."""
     topics = pa.array([d[0] for d in of], pa.binary())

@@ -103,9 +103,6 @@ def keyed(table: pa.Table, *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:
     return found
 
 
-# Cases, and what is known of each
-
-
 class Boot(NamedTuple):
     """The counts of a boot."""
 
@@ -254,9 +251,6 @@ def test_status_and_silence(tables: dict[str, pa.Table]) -> None:
     assert [rows["plug",][name] for name in names[:4]] == [0, 22, 0, None]
     assert [rows["door",][name] for name in names[:4]] == [0, 5, 1, None]
     assert [rows["kept",][name] for name in names] == [0, 0, 1, None, None]
-
-
-# A fleet in which everything goes wrong
 
 
 def fleet(drawn: random.Random, devices: int, days: float) -> list[Event]:

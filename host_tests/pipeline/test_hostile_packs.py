@@ -73,13 +73,7 @@ HOSTILE = [
     (b"\x9b\x7f" + b"\xff" * 7, "not CBOR"),  # an array of so many items
     (b"\x81\x5b\x7f" + b"\xff" * 7, "not CBOR"),  # so many bytes
     (b"\x00", "not JSON"),
-    (b"", "not JSON"),
-    (b"online", "not JSON"),
-    (b"\xff\xfe", "not JSON"),
-    (b'[{"n":"a","v":1}', "not JSON"),
-    (b"{}", "not an array of records"),
     (b'[{"n":"a","v":"1"}]', "record 0: v = '1': not a number"),
-    (b'[{"n":"a","v":1,"t":1e308,"bt":1e308}]', "must be a finite double"),
     (b'[{"n":"a","v":true}]', "v = True: not a number"),
     (b'[{"n":"a","v":1},{"n":"","v":1}]', "record 1: name = ''"),
     (b'[{"n":"a","v":1,"t":1e15}]', "time: not within the years 1 to 9999"),
@@ -165,9 +159,6 @@ def test_a_large_pack_of_many_devices_takes_no_long() -> None:
     )  # it was a minute, and four times that for twice as many
 
 
-# Identity
-
-
 def packs_of(topic: str, payload: bytes, by: str = "topic") -> list[tuple[object, ...]]:
     (found,) = said([(topic.encode(), payload)], by == "topic")
     return [
@@ -222,9 +213,6 @@ def test_a_seq_that_no_sum_holds_is_a_quantity() -> None:
     assert packs_of("dev/a/telemetry", of % LARGEST) == [("a", 1, LARGEST, [], None)]
     for seq in (LARGEST + 1, (1 << 63) - 1):
         assert packs_of("dev/a/telemetry", of % seq) == [("a", None, None, ["boot", "seq"], None)]
-
-
-# By chance, and through Spark
 
 
 def test_by_chance() -> None:

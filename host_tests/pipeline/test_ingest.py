@@ -260,9 +260,6 @@ def test_a_disk_that_does_not_take_what_was_granted(writer: log.Writer) -> None:
     assert worker.subscribed and note.exists()
 
 
-# What MQTT 5 has besides
-
-
 def test_what_is_asked_of_the_broker(scripted: FakeBroker, writer: log.Writer) -> None:
     for expiry, asked in ((86_400, 86_400), (None, 0xFFFFFFFF)):
         There(scripted, 5).ingest(writer, "t", session_expiry=expiry, client_id="asks").stop()

@@ -142,8 +142,6 @@ def test_the_first_rule_that_matches_reads_a_message() -> None:
     assert both.reading("x/a", b'{"c":1}', 0).packs[0].records[0].quantity == "c"
 
 
-# docs/mappings.md, and the query of docs/crashes.md
-
 PAGE = (ROOT / "docs" / "mappings.md").read_text()
 FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 

@@ -49,9 +49,6 @@ def numbers(start: int, end: int) -> list[bytes]:
     return [b"%d" % i for i in range(start, end)]
 
 
-# What is read
-
-
 EVERY_PROPERTY = [
     (Id.PAYLOAD_FORMAT, 1), (Id.USER_PROPERTY, (b"b", "ü".encode())),
     (Id.MESSAGE_EXPIRY, 0xFFFFFFFF), (Id.USER_PROPERTY, (b"a", b"")),
@@ -135,8 +132,6 @@ def test_a_large_log_comes_in_several_batches(tmp_path: Path) -> None:
     assert max(counts) <= 40_000
 
 
-# Any sequence of calls
-
 CALLS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 40)),
@@ -191,9 +186,6 @@ def test_any_sequence_of_calls(calls: list[tuple[str, int]], segment_bytes: int)
         assert all(payloads(folder, a, b) == numbers(a, b) for a, b in slices)
 
 
-# Damage
-
-
 def test_a_torn_or_wrong_tail(tmp_path: Path) -> None:
     """A record that is cut at any byte, or has any wrong bit, is none; what precedes it stays."""
     ends = [0]
@@ -223,23 +215,6 @@ def test_a_torn_or_wrong_tail(tmp_path: Path) -> None:
     for at in range(ends[2], len(data)):
         for bit in range(8) if sizes.whole() else [at % 8]:
             recovers(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :], 2)
-
-
-def test_damage_before_the_last_segment_is_told(tmp_path: Path) -> None:
-    with log.Writer(tmp_path, segment_bytes=1) as writer:
-        for _ in range(3):
-            append(writer, 2)
-    path = log.segments(tmp_path)[1].path
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    assert payloads(tmp_path, 0, 2) == numbers(0, 2)
-    assert payloads(tmp_path, 4, 6) == numbers(4, 6)
-    with pytest.raises(log.LogError, match="damaged, or ends, before message 2"):
-        payloads(tmp_path, 0, 6)
-
-
-# Limits and locks
 
 
 def test_full_until_something_is_trimmed(tmp_path: Path) -> None:
@@ -327,9 +302,6 @@ def test_a_record_that_is_torn_is_removed_or_ends_the_log(
             append(writer, 3)
     with log.Writer(tmp_path) as writer:
         assert writer.next_offset == (2 if stays else 5)
-
-
-# SIGKILL
 
 
 def test_sigkill_at_every_line(tmp_path: Path) -> None:

@@ -208,9 +208,6 @@ def test_a_refusal_that_may_pass_is_not_final() -> None:
     assert found == [False] * len(passing) + [True] * len(lasting)
 
 
-# In Spark
-
-
 def test_a_table_is_published_in_the_order_of_each_part(
     spark: SparkSession, there: Broker
 ) -> None:

@@ -93,8 +93,6 @@ def acknowledged(bench: Bench) -> list[int]:
     return [p.pid for p in packets if p.first in (0x40, 0x50)]
 
 
-# Beside the ordinary client
-
 COLUMNS = {
     "content_type": 0x03, "response_topic": 0x08, "correlation_data": 0x09,
     "message_expiry": 0x02, "payload_format": 0x01,
@@ -273,9 +271,6 @@ def test_hostile_bytes(version: int, writer: log.Writer, monkeypatch: pytest.Mon
     assert len(ends) > 100, "they end in many ways"
 
 
-# Nothing is acknowledged before it is synced
-
-
 @BOTH
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("rx_size", [64, 4096])
@@ -392,9 +387,6 @@ def test_what_is_published_meanwhile_is_not_torn(clock: Clock, writer: log.Write
     assert sum(p.first >> 4 == 3 for p in packets) > 10
 
 
-# A full log, a disk that takes nothing, and a broker that takes nothing
-
-
 def test_a_full_log_reads_nothing_and_stays_connected(clock: Clock, tmp_path: Path) -> None:
     with log.Writer(tmp_path, 5000, 1000) as writer:
         bench = online(clock, writer, keepalive=60, rx_size=512)
@@ -498,8 +490,6 @@ def test_a_broker_that_waits_for_no_answer_is_read_after_a_pause(
         bench.client.poll(50)
         assert len(pauses) == paused
 
-
-# Messages that break a rule
 
 NAMES = [b"t", b"t/+", b"t/#", b"t\0", b"", b"t\xff"]
 BLOCKS = [b"", b"\x7f\0", b"\x01\1\x01\1", b"\x0b\0", b"\x23\0\1", b"\x03\0\1\xff", b"\x26\0"]

@@ -285,9 +285,6 @@ def test_a_table_that_was_cut_or_made_again_is_an_error(table: Table) -> None:
         table.reader().latestOffset(offset)
 
 
-# In Spark
-
-
 def test_a_sink_and_a_follower_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     """By the day of arrival, with a column that the table gets later."""
     (tmp_path / "in").mkdir()

@@ -146,8 +146,6 @@ def test_read_takes_what_waits_and_a_log_that_is_in_use(
         kept.schema("id long, topic string").load().count()
 
 
-# A reader by itself, as Spark calls it
-
 # The options of a program for Bahir's source, as people have it.
 OF_BAHIR = {
     "topic": "mytopic", "clientId": "some-client-id", "QoS": "2", "cleanSession": "false",

@@ -80,9 +80,6 @@ def check_figures(row: dict[str, Any], values: Sequence[float]) -> None:
         assert row[name] == ordered[math.ceil(part * len(ordered) - 1e-9) - 1], name
 
 
-# Spark's
-
-
 def test_spark_and_the_state_make_the_same_windows(spark: SparkSession) -> None:
     """Of many windows at once: each is a device."""
     drawn = random.Random(2)
@@ -112,9 +109,6 @@ def test_texts_and_flags_are_in_none(spark: SparkSession) -> None:
     found = windows.windows(values).toArrow()
     assert sorted(keyed(found)) == [("a", 60)]
     assert {*found["quantity"].to_pylist()} == {"chip/temp"}
-
-
-# Those of the state
 
 
 def test_a_device_speaks_for_itself_alone() -> None:
