@@ -9,6 +9,7 @@ from typing import Any
 
 from flatmq import Client
 from flatmq_rigs.certificates import Issued
+from flatmq_rigs.pipeline.bench.messages import MOSQUITTO
 from flatmq_tools.broker import Broker, mosquitto
 from flatmq_tools.pipeline.ingest import Ingest
 from flatmq_tools.pipeline.log import Writer
@@ -16,12 +17,9 @@ from flatmq_tools.pipeline.log import Writer
 PATIENCE = 120.0  # s
 
 
-UNLIMITED = "max_queued_messages 0\nmax_inflight_messages 0"
-
-
 def broker(extra: str = "", **more: Any) -> Broker:
     """A mosquitto without its limits: by default it would drop what it cannot send at once."""
-    return mosquitto(extra=f"{UNLIMITED}\n{extra}", **more)
+    return mosquitto(extra=f"{MOSQUITTO}\n{extra}", **more)
 
 
 def publish(

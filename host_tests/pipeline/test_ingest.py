@@ -20,7 +20,8 @@ from flatmq_tools import broker
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.ingest import Ingest, IngestError
 from packets.properties import Id, properties
-from pipeline.mqtt import PATIENCE, UNLIMITED, publish, receiving, until
+from pipeline import mqtt
+from pipeline.mqtt import PATIENCE, publish, receiving, until
 from unit.fake_link import Bench, Clock, fake_clock
 
 PAIRS = [("b", "1"), ("a", "2"), ("b", "3")]
@@ -50,8 +51,7 @@ class There:
 @pytest.fixture(scope="module", params=sizes.one_each(CASES, key=lambda case: case[1]), ids=str)
 def there(request: pytest.FixtureRequest) -> Iterator[There]:
     kind, version = request.param
-    options: dict[str, Any] = {"extra": UNLIMITED} if kind == "mosquitto" else {"version": version}
-    with getattr(broker, kind)(**options) as made:
+    with mqtt.broker() if kind == "mosquitto" else broker.embedded(version=version) as made:
         yield There(made, version)
 
 

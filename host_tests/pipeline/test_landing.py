@@ -31,7 +31,8 @@ from flatmq_tools.pipeline.landing import Landing, LandingError
 from flatmq_tools.pipeline.metrics import MetricsError, RunNumbers, address, served
 from flatmq_tools.pipeline.processes import Command
 from observer import Observer
-from pipeline.mqtt import PATIENCE, UNLIMITED, publish, until
+from pipeline import mqtt
+from pipeline.mqtt import PATIENCE, publish, until
 from pipeline.runs import Panic, typed
 from pipeline.survive import PREPARED, fill, points, prepared
 
@@ -193,7 +194,7 @@ class Service(Command):
 def test_sigkill_while_messages_come(tmp_path: Path) -> None:
     """In one place each, none missing. In a shared subscription, of a session that expires."""
     chance = random.Random(1)
-    server = broker.mosquitto(extra=UNLIMITED)
+    server = mqtt.broker()
     publisher = Client(b"publisher", server.host, server.port, tx_size=1 << 17, inflight=100)
     publisher.connect()
     sent = 0
@@ -246,7 +247,7 @@ def test_what_it_says_of_itself(tmp_path: Path) -> None:
     service.until(lambda: "no connection" in service.words(), PATIENCE)
     status, telemetry = "dev/ingest-1/status", "dev/ingest-1/telemetry"
     with (
-        broker.mosquitto(port=port, extra=UNLIMITED) as server,
+        mqtt.broker(port=port) as server,
         Observer(server.host, port, "dev/ingest-1/#") as others,
     ):
 

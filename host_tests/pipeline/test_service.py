@@ -14,6 +14,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from flatmq_rigs.pipeline.bench.messages import pack
 from flatmq_tools.broker import Broker
 from flatmq_tools.pipeline.processes import Command, environment
 from flatmq_tools.pipeline.run import Plan
@@ -25,11 +26,7 @@ TOPIC = "dev/a/telemetry"
 MANY = 2000  # messages are fewer
 
 
-def _pack(n: int) -> bytes:
-    return b'[{"bn":"a/","n":"boot","v":7},{"n":"seq","v":%d},{"n":"t","v":1}]' % n
-
-
-SENT = {_pack(n) for n in range(1, MANY)}
+SENT = {pack(b"a", n) for n in range(1, MANY)}
 
 
 def test_java_is_killed(
@@ -131,10 +128,10 @@ def paused(
     def payloads() -> list[bytes]:
         return [row["payload"] for row in read(out / "raw", "payload")]
 
-    publish(there, [(TOPIC, _pack(n)) for n in range(1, 101)])
+    publish(there, [(TOPIC, pack(b"a", n)) for n in range(1, 101)])
     wait(lambda: len(payloads()) == 100)
     filler = fill(disk)
-    publish(there, [(TOPIC, _pack(n)) for n in range(101, MANY)])
+    publish(there, [(TOPIC, pack(b"a", n)) for n in range(101, MANY)])
     wait(lambda: "paused" in said())
     time.sleep(rest)
     filler.unlink()
@@ -194,7 +191,7 @@ def test_ingest_goes_on_if_nobody_can_read_what_it_says(where: str, tmp_path: Pa
         try:
             until(lambda: process.poll() is not None or (log / "subscribed.json").exists())
             assert process.poll() is None
-            publish(there, [(TOPIC, _pack(1))])
+            publish(there, [(TOPIC, pack(b"a", 1))])
             until(lambda: process.poll() is not None or count(out / "raw"))
             assert process.poll() is None
         finally:

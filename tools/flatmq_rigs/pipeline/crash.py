@@ -28,20 +28,12 @@ from rich.progress import Progress
 
 from flatmq import Client
 from flatmq_tools.broker import Broker, mosquitto
-from flatmq_tools.pipeline import service
-from flatmq_tools.pipeline.processes import (
-    Command,
-    CommandError,
-    alive,
-    environment,
-    family,
-    kill,
-    wait,
-)
+from flatmq_tools.pipeline import processes, service
+from flatmq_tools.pipeline.processes import Command, CommandError, alive, environment, family, wait
 from flatmq_tools.pipeline.run import Plan, Run
 
 from .. import results
-from .bench.messages import MOSQUITTO
+from .bench.messages import MOSQUITTO, pack
 from .crash_tables import READERS, Count, Tables
 
 PARTS = (
@@ -106,16 +98,12 @@ class _Program(Command):
         family_then = family(self.pid)
         os.kill(pid, signal.SIGKILL)
         # Without the one that was killed the driver has to end by itself, with an error.
-        wait(
-            lambda: f"{self.tail()}\nstill runs without process {pid}",
-            lambda: self.over,
-            _PATIENCE,
-        )
+        runs = f"still runs without process {pid}"
+        wait(lambda: f"{self.tail()}\n{runs}", lambda: self.over, _PATIENCE)
         wait(
             lambda: f"processes left behind: {[p for p in family_then if alive(p)]}",
-            lambda: not any(map(alive, family_then)),
-            _PATIENCE,
-        )
+            lambda: not any(map(alive, family_then)), _PATIENCE,
+        )  # fmt: skip
         return self.words()
 
 
@@ -147,14 +135,9 @@ class _Publisher:
 
     def __init__(self, broker: Broker) -> None:
         self._client = Client(
-            _PUBLISHER,
-            broker.host,
-            broker.port,
-            clean_session=False,
-            tx_size=1 << 16,
-            inflight=100,
-            retry_max_ms=500,
-        )
+            _PUBLISHER, broker.host, broker.port, clean_session=False, tx_size=1 << 16,
+            inflight=100, retry_max_ms=500,
+        )  # fmt: skip
         self._client.connect(10_000)
         self._let = 0
         self.numbers: dict[int, int] = {}
@@ -181,11 +164,7 @@ class _Publisher:
                 if self.sent == self._let:
                     break
                 n = self.sent + 1
-                pack = (
-                    b'[{"bn":"crash/","n":"boot","v":1},{"n":"seq","v":%d},'
-                    b'{"n":"chip/temp","u":"Cel","v":20.5}]' % n
-                )
-                pid = self._client.publish(TOPIC, pack, 1)
+                pid = self._client.publish(TOPIC, pack(b"crash", n), 1)
                 if pid is None:
                     break
                 self.numbers[pid] = n
@@ -335,12 +314,8 @@ class _Stage:
     def wait_for_publisher(self) -> None:
         """Return when all that was let is acknowledged."""
         publisher = self.publisher
-        wait(
-            "the broker does not take what is published",
-            lambda: publisher.done,
-            _PATIENCE,
-            lambda: publisher.sent,
-        )
+        what = "the broker does not take what is published"
+        wait(what, lambda: publisher.done, _PATIENCE, lambda: publisher.sent)
 
     def wait_for_more(self, before: int) -> None:
         """Return when raw has more rows than before."""
@@ -445,7 +420,7 @@ def main(
                 if results_path is not None:  # what is found is kept, should the next one fail
                     results.write(results_path, "crash", report(found, messages, kills))
     finally:
-        kill(*family(os.getpid())[1:])
+        processes.kill(*family(os.getpid())[1:])
     print(report(found, messages, kills))
     return 0 if all(one.good for one in found) else 1
 

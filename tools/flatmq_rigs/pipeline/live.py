@@ -141,13 +141,6 @@ class _Run(Command):
         wait(lambda: f"{what}: {left()}", done, _PATIENCE, left, look=0)
 
 
-def _pack(device: str, seq: int) -> bytes:
-    return (
-        b'[{"bn":"%s/","n":"boot","v":1},{"n":"seq","v":%d},{"n":"chip/temp","u":"Cel","v":20.5}]'
-        % (device.encode(), seq)
-    )
-
-
 def _publish(client: Client, topic: bytes, payload: bytes, retain: bool = False) -> None:
     while client.publish(topic, payload, 1, retain) is None:
         client.poll(5)
@@ -186,14 +179,14 @@ def _measure(run: _Run, name: str, client: Client | _Stream, steps: Iterator[int
 def _retained(client: Client, count: int) -> None:
     """Have the broker keep this many messages."""
     for i in range(count):
-        _publish(client, b"dev/r%d/telemetry" % i, _pack(f"r{i}", 1), True)
+        _publish(client, b"dev/r%d/telemetry" % i, messages.pack(b"r%d" % i, 1), True)
     while client.pending:
         client.poll(20)
 
 
 def _topics(client: Client, count: int) -> Iterator[int]:
     for i in range(count):
-        _publish(client, b"dev/t%d/telemetry" % i, _pack(f"t{i}", 1))
+        _publish(client, b"dev/t%d/telemetry" % i, messages.pack(b"t%d" % i, 1))
         yield i + 1
 
 

@@ -104,11 +104,7 @@ def sizes(tables: Path) -> Sizes:
         actions = pa.table(DeltaTable(str(tables / name)).get_add_actions())
         return sum(actions["size_bytes"].to_pylist()) / messages
 
-    return Sizes(
-        messages,
-        size("raw"),
-        size("measurements"),
-    )
+    return Sizes(messages, size("raw"), size("measurements"))
 
 
 def _cpu(pid: int) -> float:

@@ -146,12 +146,9 @@ def _active(query: StreamingQuery) -> None:
 
 
 def _options(server: broker.Broker, folder: Path) -> dict[str, str]:
-    return {
-        "brokerUrl": server.address,
-        "filters": FILTER,
-        "clientId": CLIENT_ID,
-        "localStorage": str(folder / "log"),
-    }
+    log = str(folder / "log")
+    where = {"brokerUrl": server.address, "localStorage": log}
+    return {**where, "filters": FILTER, "clientId": CLIENT_ID}
 
 
 # The chains

@@ -29,12 +29,17 @@ def topic(i: int) -> bytes:
     return b"dev/d%d/telemetry" % (i % DEVICES)
 
 
+def pack(device: bytes, seq: int, degrees: int = 20) -> bytes:
+    """A pack of a board, with a temperature half a degree above `degrees`."""
+    return (
+        b'[{"bn":"%s/","n":"boot","v":1},{"n":"seq","v":%d},{"n":"chip/temp","u":"Cel","v":%d.5}]'
+        % (device, seq, degrees)
+    )
+
+
 def payload(i: int) -> bytes:
     """That of message `i`, from 0: about 90 bytes; with topic and header a PUBLISH of 110."""
-    return (
-        b'[{"bn":"d%d/","n":"boot","v":1},{"n":"seq","v":%d},{"n":"chip/temp","u":"Cel","v":%d.5}]'
-        % (i % DEVICES, i // DEVICES + 1, i % 40)
-    )
+    return pack(b"d%d" % (i % DEVICES), i // DEVICES + 1, i % 40)
 
 
 def packets(count: int, version: int = 4) -> Iterator[bytes]:
