@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sizes
-from flatmq_tools.broker import Broker
-from flatmq_tools.pipeline import log
-from pipeline.mqtt import broker
 
 if sys.version_info < (3, 11):
     collect_ignore_glob = ["*"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from flatmq_tools.broker import Broker
+    from flatmq_tools.pipeline import log
 
 
 # Compiling for a long life takes longer than most of these Javas live. For the small heap of a
@@ -55,13 +55,17 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def there() -> Iterator[Broker]:
     """A broker that drops nothing, and that tests share: each has topics of its own."""
+    from pipeline.mqtt import broker
+
     with broker() as running:
         yield running
 
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[log.Writer]:
-    with log.Writer(tmp_path / "log") as made:
+    from flatmq_tools.pipeline.log import Writer
+
+    with Writer(tmp_path / "log") as made:
         yield made
 
 

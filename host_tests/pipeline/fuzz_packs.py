@@ -10,8 +10,6 @@ good pack may suffer from its neighbours, and the quick way of reading a pack mu
 the rules of SenML.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -3,8 +3,6 @@
 Nothing sticks out at the side, cards are beside each other where there is room, no chart is blank.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Messages as the tests make them, in the table raw as an ingest lands them; rows of tables."""
 
-from __future__ import annotations
-
 import datetime
 import time
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Helpers for tests of source and ingest: a broker, its certificate, messages, and waiting."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -5,8 +5,6 @@ others are copies. Of devices whose packs have no numbers, arrivals alone say so
 were heard, how often they usually are, and which packs the broker marked as repeated.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

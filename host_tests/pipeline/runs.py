@@ -3,8 +3,6 @@
 With the session that all tests share a command takes a fifth of the CPU time of one of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

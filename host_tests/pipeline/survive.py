@@ -3,8 +3,6 @@
 As a program it is the one that is killed: it forks for each point, as long as one is reached.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """`flatmq pipeline run` with masters of its own: by spark-submit, and on other machines."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

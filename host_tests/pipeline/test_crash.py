@@ -1,7 +1,5 @@
 """kill -9 of the pipeline's parts: nothing is missing, and nothing is there twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The tables of health of a fleet in which everything goes wrong: a run's, and an oracle's."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import random

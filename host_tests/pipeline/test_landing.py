@@ -1,7 +1,5 @@
 """Every message is in the table raw once, whatever happens to the service; and its metrics."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

@@ -1,7 +1,5 @@
 """The tables of a run: few files, no old days, and nothing that is still to be read is removed."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -1,7 +1,5 @@
 """Mapping files: what their keys do, and what is said of a mistake."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A mapping makes packs of messages that are spoilt, or says why not, and raises nothing else."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

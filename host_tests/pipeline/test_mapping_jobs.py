@@ -1,7 +1,5 @@
 """A mixed fleet through the jobs: our boards, a Zigbee2MQTT bridge, a Tasmota plug, and others."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 from typing import Any

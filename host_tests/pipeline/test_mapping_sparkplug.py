@@ -1,7 +1,5 @@
 """Sparkplug B: payloads that another implementation wrote, and such as break a rule."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

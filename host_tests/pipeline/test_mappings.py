@@ -1,7 +1,5 @@
 """The shipped mappings read what their devices publish, and docs/mappings.md keeps its word."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Messages as measurements: what the packs say, no reading twice, and what is none, with why."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import sys

@@ -1,7 +1,5 @@
 """A query that drops copies: each reading once, whatever clock, order, crash or loss of state."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Options of format("mqtt"): what they mean, and what is said about a bad one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 It is read with all its options, and calls what does its work, which other tests prove.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`make pipeline`: it says that all is well when it is, and only then."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

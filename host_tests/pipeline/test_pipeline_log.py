@@ -1,7 +1,5 @@
 """The log keeps what it should, whatever happens to it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The rigs that measure the pipeline: they find what is missing, and measure all of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """format("mqtt") as a sink: rows of Spark reach the subscribers of a real broker."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The bulk client does what the ordinary one does, in both versions, and keeps every message."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

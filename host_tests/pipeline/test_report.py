@@ -1,7 +1,5 @@
 """The report has the numbers of the messages, on a page that needs nothing, and in a terminal."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import datetime

@@ -1,7 +1,5 @@
 """The report from the state of a run is that from the table raw."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

@@ -1,7 +1,5 @@
 """`flatmq pipeline run`: from a broker to all tables, and what it says when it cannot."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

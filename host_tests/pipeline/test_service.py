@@ -1,7 +1,5 @@
 """`flatmq pipeline run` and `ingest` as services, which pause while a disk is full."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

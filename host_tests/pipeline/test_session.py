@@ -1,7 +1,5 @@
 """The default configuration of a session, for the master and for this machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tables of Delta: each batch is there once, and a query that follows finds each row once."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import shutil

@@ -1,7 +1,5 @@
 """format("mqtt"): from a real broker into Spark, each message once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The state of the driver: the same marks and counts as from all messages at once."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import sqlite3

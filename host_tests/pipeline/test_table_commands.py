@@ -1,7 +1,5 @@
 """`flatmq pipeline export` and `forget`, and examples that read tables."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

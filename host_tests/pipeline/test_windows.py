@@ -1,7 +1,5 @@
 """Windows of event time: what is in which, what came too late, and what their figures are."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import math
