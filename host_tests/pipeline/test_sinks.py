@@ -79,6 +79,12 @@ def test_a_batch_with_state_that_all_sinks_have_is_done_again_for_its_state(
     assert _found(tmp_path) == _found(tmp_path, "e") == ["0", "1", "2"]
 
 
+def _on_sync(monkeypatch: pytest.MonkeyPatch, note: Callable[[int], object]) -> None:
+    """Note the inode of each file that is synced."""
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: fsync(file) or note(os.fstat(file).st_ino))
+
+
 def test_a_batch_is_on_the_disk_before_readers_see_it(
     spark: SparkSession, tmp_path: Path, batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,15 +92,8 @@ def test_a_batch_is_on_the_disk_before_readers_see_it(
     table, commits = tmp_path / "d", tmp_path / "checkpoint" / "commits"
     entry = table / "_delta_log" / f"{1:020}.json"
     synced: list[tuple[int, bool, bool]] = []  # inode; whether readers see it; Spark's commit
-    fsync = os.fsync
-
-    def noted(file: int) -> None:
-        fsync(file)
-        seen = entry.exists(), (commits / "1").exists()
-        synced.append((os.fstat(file).st_ino, *seen))
-
     batches(1)
-    monkeypatch.setattr(os, "fsync", noted)
+    _on_sync(monkeypatch, lambda n: synced.append((n, entry.exists(), (commits / "1").exists())))
     batches(2)
 
     def inodes(*paths: Path) -> set[int]:
@@ -116,13 +115,7 @@ def test_every_file_of_a_table_is_on_the_disk(
 ) -> None:
     """Nobody could open a table whose last checkpoint is torn. There is one every ten commits."""
     synced: set[int] = set()
-    fsync = os.fsync
-
-    def noted(file: int) -> None:
-        fsync(file)
-        synced.add(os.fstat(file).st_ino)
-
-    monkeypatch.setattr(os, "fsync", noted)
+    _on_sync(monkeypatch, synced.add)
     rows = pa.table({"n": [1, 2], "part": [1, 2]})
     grows, replaced = Delta(tmp_path / "grows"), Delta(tmp_path / "re placed")
     for number in range(11):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sizes
-from flatmq_tools.pipeline.state import arrivals, groups, history, records
+from flatmq_tools.pipeline.state import arrivals, history, records
 from flatmq_tools.pipeline.state.arrivals import Marked, State, Status
 from flatmq_tools.pipeline.state.batch import Batch
 from flatmq_tools.pipeline.state.history import (
@@ -274,16 +274,6 @@ def test_the_newest_status_of_a_batch_counts_whatever_task_has_it(tmp_path: Path
         ]
         state.commit(Batch(state, parts).marked, Place("q", 0, None))
         assert store.db.execute("SELECT status FROM devices").fetchall() == [("of day 5",)]
-
-
-@given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=200))
-def test_a_percentile_is_near_the_nearest_rank(values: list[int]) -> None:
-    bins = groups.binned(np.array(values, np.int64))
-    group, rows = groups.added(np.zeros(len(values), np.int64), bins)
-    for part in (0.5, 0.95, 0.99):
-        (found,) = groups.percentiles(group, rows, 1, [part])[0]
-        rank = sorted(values)[int(np.ceil(part * len(values) - 1e-9)) - 1]
-        assert found == pytest.approx(rank, rel=groups.WIDTH - 1)
 
 
 BEGIN = 1_772_366_400_000_000
