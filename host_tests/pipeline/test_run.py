@@ -183,7 +183,7 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if what fails is to start it, and if there is no folder for temporary files."""
+    """Also if it cannot be started, at first or later, or there is no temporary folder."""
     monkeypatch.setattr(run, "_PAUSE", 0.1)
     monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
     monkeypatch.setattr(run.Run, "_folders", lambda _: [tmp_path / "gone"])
@@ -193,12 +193,17 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
         def fail(*_: object) -> None:
             raise ValueError("no such column")
 
-        broken.setattr(taking, "take", fail)
+        broken.setattr(delta_batches, "units", fail)
         plan = Plan(tmp_path, jobs=["measurements"])
         with started(spark, plan, there) as running:
             running.say = said.append
             publish(there, [_pack("a", n) for n in range(3)])
-            until(lambda: running.look() or len(said) >= 3)
+            until(lambda: running.look() or (len(said) >= 2 and count(tmp_path / "raw") == 3))
+            assert "no such column" in running.failed and running.up()
+            broken.undo()
+            broken.setattr(taking, "take", fail)
+            before = len(said)
+            until(lambda: running.look() or len(said) > before)
             publish(there, [_pack("a", n) for n in range(3, 5)])
             until(lambda: running.look() or count(tmp_path / "raw") == 5)
             assert "no such column" in running.failed
@@ -211,23 +216,6 @@ def test_a_job_that_fails_stops_no_other_and_is_tried_again(
     waits = [re.findall(r"started again in ([\d.]+) s", line) for line in said]
     assert all(line.startswith("the job measurements ") for line in said), said
     assert waits[0] and said[-1] == "the job measurements works again"
-
-
-def test_a_job_that_cannot_be_started_at_first_stops_no_other(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "_PAUSE", 0.1)
-    monkeypatch.setattr(run, "_PAUSE_MOST", 0.4)
-    in_the_way = tmp_path / "checkpoints" / "windows"
-    in_the_way.parent.mkdir()
-    in_the_way.write_text("")
-    plan = Plan(tmp_path, jobs=["measurements", "windows"])
-    with broker() as there, started(spark, plan, there) as running:
-        publish(there, [_pack("a", n) for n in range(3)])
-        until(lambda: running.look() or count(tmp_path / "measurements") == 3)
-        assert running.failed.startswith("the job windows has failed: ") and running.up()
-        in_the_way.unlink()
-        until(lambda: running.look() or not running.failed)
 
 
 def test_a_batch_that_does_not_end_is_reported(
