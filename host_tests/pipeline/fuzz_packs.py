@@ -1,13 +1,7 @@
-"""Feed the jobs hostile messages by chance.
+"""Feed the jobs hostile messages by chance: packs in JSON and CBOR full of oddities, and bytes.
 
-They are packs in JSON and CBOR, made by a grammar of oddities, some of them damaged, and plain
-bytes, on topic names of every kind.
-
-    fuzz_packs.py --documents 1000000 --results docs/results.md
-
-Each message must become rows or a dead letter with a reason, whatever it is; no batch may fail, no
-good pack may suffer from its neighbours, and the quick way of reading a pack must say the same as
-the rules of SenML.
+Each message must become rows or a dead letter with a reason; no batch may fail, no good pack may
+suffer from its neighbours, and the quick way of reading a pack must say what the rules say.
 """
 
 import argparse

@@ -44,7 +44,7 @@ def fill(writer: log.Writer, count: int) -> None:
     writer.append(batch(writer.next_offset, count), count, 1_700_000_000_000_000)
 
 
-def appending(folder: Path, tell: Callable[[int], None]) -> None:
+def appending(folder: Path, tell: Callable[[int], object]) -> None:
     """Append messages, and report what is synced as soon as it is."""
     with log.Writer(folder, segment_bytes=200) as writer:
         for i in range(4):
@@ -71,7 +71,7 @@ def prepared(folder: Path) -> None:
         fill(writer, PREPARED - 7)
 
 
-def landed(folder: Path, tell: Callable[[int], None]) -> None:
+def landed(folder: Path, tell: Callable[[int], object]) -> None:
     """Land them."""
     with log.Writer(folder) as writer:
         work = landing.Landing(writer, str(folder.with_suffix(".out")))
@@ -119,16 +119,6 @@ def _kill_at(what: str, point: int) -> Callable[[FrameType, str, Any], Any]:
     return enter
 
 
-def _child(what: str, folder: Path, told: int, point: int) -> None:
-    def tell(value: int) -> None:
-        os.write(told, b"%d\n" % value)
-
-    work = {"appending": appending, "landed": landed}[what]
-    sys.settrace(_kill_at(what, point))
-    work(folder, tell)
-    sys.settrace(None)
-
-
 def main(what: str, parent: Path, step: int) -> None:
     """Print a line of JSON for each point: the status, and what was reported."""
     # What is written outlives the process, synced or not: there is no need to wait for the disk.
@@ -144,7 +134,10 @@ def main(what: str, parent: Path, step: int) -> None:
         if not pid:
             ended = 1
             try:
-                _child(what, folder, writes, number * step)
+                sys.settrace(_kill_at(what, number * step))
+                work = {"appending": appending, "landed": landed}[what]
+                work(folder, lambda value: os.write(writes, b"%d\n" % value))  # noqa: B023
+                sys.settrace(None)
                 ended = 0
             finally:
                 os._exit(ended)

@@ -135,11 +135,6 @@ def test_what_spark_noted_is_on_the_disk_before_the_state_has_it(
     assert done.index("offsets") < done.index("state")
 
 
-def _removed(state: Path) -> None:
-    for end in ("", "-wal", "-shm"):
-        Path(f"{state}{end}").unlink(missing_ok=True)
-
-
 def test_a_state_that_is_lost_is_made_again_of_raw(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +148,8 @@ def test_a_state_that_is_lost_is_made_again_of_raw(
         n += 1
         pipeline.land([reading("a", 1, n, n), reading("b", 1, 1, n), reading("a", 1, 1, n)])
         pipeline.run()
-        _removed(pipeline.state)
+        for end in ("", "-wal", "-shm"):
+            Path(f"{pipeline.state}{end}").unlink(missing_ok=True)
         if kept is not None:
             pipeline.state.write_bytes(kept)
     pipeline.land([reading("a", 1, each, 10 + each) for each in range(1, n + 2)])

@@ -311,25 +311,16 @@ def test_there_is_no_empty_card(fleet: Figures) -> None:
     assert "1" in Read(page.page(single)).texts
 
 
-def table_of(folder: Path, rows: dict[str, list[Any]]) -> None:
-    columns = pa.table(rows)
-    kind = pa.timestamp("us", "UTC")
-    for name in ("time", "received"):
-        at = columns.column_names.index(name)
-        columns = columns.set_column(at, name, columns[name].cast(kind))
-    write_deltalake(folder / "measurements", columns)
-
-
 def measured(folder: Path, devices: int, span: float = 3600.0) -> Figures:
     """Write values of `n` that the devices have: device 7 has 7, then 8."""
     times = [START + datetime.timedelta(seconds=at) for at in (0, span / 2)]
     names = [f"d{n}" for n in range(devices)]
-    at = [at for at in times for _ in names]
-    table_of(folder, {
+    at = pa.array([at for at in times for _ in names], pa.timestamp("us", "UTC"))
+    write_deltalake(folder / "measurements", pa.table({
         "device": names * 2, "quantity": ["n"] * 2 * devices, "unit": [None] * 2 * devices,
         "value": [float(n) for n in range(devices)] + [n + 1.0 for n in range(devices)],
         "time": at, "received": at,
-    })  # fmt: skip
+    }))  # fmt: skip
     return Figures(START, START + datetime.timedelta(seconds=span), 2 * devices)
 
 

@@ -288,7 +288,8 @@ def test_a_table_is_made_again(
         assert f"the folder of a run, not {words[-1]}: it has no table" in refused.output
         assert not (words[-1] / ".lock").exists()
     with monkeypatch.context() as broken:
-        broken.setattr(shutil, "_rmtree_safe_fd", _refuse)
+        refuses = mock.Mock(side_effect=PermissionError(13, "not yours"))
+        broken.setattr(shutil, "_rmtree_safe_fd", refuses)
         assert typed(["rebuild", "measurements", tmp_path]).exit_code == 1
     assert (tmp_path / "checkpoints" / "measurements").exists()
     for name in ("windows", "measurements", "health"):
@@ -303,10 +304,6 @@ def test_a_table_is_made_again(
         ran()
         assert count(tmp_path / "measurements") == 25
         assert sorted(row["device"] for row in read(tmp_path / "devices")) == devices
-
-
-def _refuse(*_: object, **__: object) -> None:
-    raise PermissionError(13, "not yours")
 
 
 def test_a_run_that_was_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:
