@@ -39,11 +39,8 @@ FIVE = {**BASIC, "mqttVersion": "5"}
         *(
             ({"path": url, "topic": "t"}, {"host": host, "port": port})
             for url, host, port in (
-                ("tcp://b", "b", 1883),
-                ("b:1900", "b", 1900),
-                ("mqtt://[::1]:1", "::1", 1),
-                ("ssl://b", "b", 8883),
-                ("mqtts://b:9/", "b", 9),
+                ("tcp://b", "b", 1883), ("b:1900", "b", 1900), ("mqtt://[::1]:1", "::1", 1),
+                ("ssl://b", "b", 8883), ("mqtts://b:9/", "b", 9),
             )
         ),
         *(

@@ -233,15 +233,11 @@ def test_a_stream_goes_on_after_a_restart_and_a_batch_done_again_is_published_ag
         counts = words.groupBy("value").count().selectExpr(
             "concat('count/', value) AS topic", "CAST(count AS STRING) AS payload"
         )  # fmt: skip
-        query = (
-            counts.writeStream.format("mqtt")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .option("badRows", str(tmp_path / "bad"))
-            .option("retain", True)
-            .outputMode("complete")
-            .trigger(availableNow=True)
-            .start(f"tcp://{there.address}")
-        )
+        folders = {"checkpointLocation": tmp_path / "checkpoint", "badRows": tmp_path / "bad"}
+        writer = counts.writeStream.format("mqtt").option("retain", True)
+        writer = writer.options(**{name: str(folder) for name, folder in folders.items()})
+        writer = writer.outputMode("complete").trigger(availableNow=True)
+        query = writer.start(f"tcp://{there.address}")
         until(lambda: not query.isActive)
         assert query.exception() is None
 

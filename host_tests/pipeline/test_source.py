@@ -123,22 +123,16 @@ def test_from_a_broker_to_a_table_over_a_restart_in_the_other_version(
 def test_read_takes_what_waits_and_a_log_that_is_in_use(
     spark: SparkSession, there: Broker, tmp_path: Path
 ) -> None:
-    options = {
-        "brokerUrl": f"tcp://{there.address}",
-        "topic": f"{tmp_path.name}/#",
-        "localStorage": str(tmp_path / "log"),
-        "quietMs": "300",
-    }
-    messages = spark.read.format("mqtt").options(**options)
+    place = str(tmp_path / "log")
+    messages = spark.read.format("mqtt").options(localStorage=place, quietMs="300")
+    messages = messages.options(brokerUrl=there.address, topic=f"{tmp_path.name}/#")
     assert messages.load().count() == 0
     publish(there, _numbered(tmp_path, range(50)))
     assert messages.load().select("offset").toArrow()["offset"].to_pylist() == list(range(50))
     with log.Writer(tmp_path / "log"):
-        kept = spark.read.format("mqtt").option("localStorage", str(tmp_path / "log"))
-        assert kept.schema("payload binary, topic string").load().dtypes == [
-            ("payload", "binary"),
-            ("topic", "string"),
-        ]
+        kept = spark.read.format("mqtt").option("localStorage", place)
+        dtypes = kept.schema("payload binary, topic string").load().dtypes
+        assert dtypes == [("payload", "binary"), ("topic", "string")]
         assert kept.option("minPartitions", 4).load().count() == 50
     with pytest.raises(Exception, match="schema: id:bigint; there is struct<topic:string"):
         kept.schema("id long, topic string").load().count()
