@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, ran
 from flatmq_tools.pipeline import java
 from pipeline.messages import count, land_boards
 
@@ -21,15 +21,13 @@ CLUSTER = "local-cluster[1,1,1024]"
 
 def _ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command for a second in `folder`."""
-    return subprocess.run(
-        [*words, "--seconds", "1"], cwd=folder, capture_output=True, text=True, timeout=240,
-        env={
+    return ran(
+        [*words, "--seconds", "1"], cwd=folder, timeout=240, env={
             **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "1000",
             "JAVA_HOME": str(java.home()), "PYSPARK_PYTHON": sys.executable,
             "XDG_CACHE_HOME": str(folder / "cache"),  # executors work in the home of Spark
             "SPARK_SCALA_VERSION": "2.13",  # as the scripts of Spark say it
         },
-        check=False,
     )  # fmt: skip
 
 

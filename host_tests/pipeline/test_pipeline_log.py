@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import peer
 import sizes
+from conftest import ran
 from flatmq_tools.pipeline import durable, log
 from packets import build
 from packets.properties import Id
@@ -240,9 +241,7 @@ def test_a_log_has_an_identity_and_one_user(
         append(writer, 3)
         identity = writer.id
         code = f"from flatmq_tools.pipeline import log; log.Writer({str(tmp_path)!r})"
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False
-        )
+        done = ran([sys.executable, "-c", code])
         assert done.returncode == 1
         assert f"the log in {tmp_path} is in use by process {os.getpid()}" in done.stderr
         with pytest.raises(log.LogError, match="in use"):

@@ -1,7 +1,6 @@
 """The default configuration of a session, for the master and for this machine."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from conftest import ran
 from flatmq_tools.pipeline import spark_home, worker_daemon
 from flatmq_tools.pipeline.session import defaults
 from pipeline.runs import said
@@ -94,11 +94,9 @@ def test_a_session_says_nothing_and_keeps_what_was_set(
     script: str, printed: str, tmp_path: Path
 ) -> None:
     """Also if a query is stopped within a batch, and if its process group gets a signal."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, timeout=240, check=False, start_new_session=True,
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", script, tmp_path]
+    done = ran(command, env=environment, timeout=240, start_new_session=True)
     assert (done.returncode, done.stdout) == (0, printed), done.stderr
     if script == _OF_OURS:
         by_java = "WARNING: Using incubator modules: jdk.incubator.vector"

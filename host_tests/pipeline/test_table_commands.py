@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 import peer
+from conftest import ran
 from flatmq_tools.pipeline import log
 from flatmq_tools.pipeline.delta import Delta
 from flatmq_tools.pipeline.forget import Rows, remove_from_log
@@ -108,9 +108,7 @@ def test_an_example_reads_a_table(library: str, out: Path) -> None:
     pytest.importorskip(library)
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     [code] = [block for block in blocks if re.search(rf"\b{library}\b", block)]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=out.parent, capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", code], cwd=out.parent)
     assert done.returncode == 0, done.stderr
     assert "b" in done.stdout.split()
 
