@@ -142,10 +142,13 @@ def test_read_takes_what_waits_and_a_log_that_is_in_use(
 OF_BAHIR = {
     "topic": "mytopic", "clientId": "some-client-id", "QoS": "2", "cleanSession": "false",
     "username": "alice", "password": "s3cret", "connectionTimeout": "30", "keepAlive": "60",
-    "mqttVersion": "0", "ssl.trust.store.password": "changeit",
+    "mqttVersion": "0",
+}  # fmt: skip
+USELESS = {
+    "maxInflight": "60", "AUTORECONNECT": "true", "persistence": "5", "ssl.protocol": "x",
+    "ssl.trust.store.password": "changeit",
     "ssl.trust.store.type": "PEM",  # it was JKS, which is Java's
 }  # fmt: skip
-USELESS = {"maxInflight": "60", "AUTORECONNECT": "true", "persistence": "5", "ssl.protocol": "x"}
 
 
 Readers = Callable[..., source.StreamReader]
@@ -244,6 +247,7 @@ def test_a_user_of_bahirs_source_changes_the_format_name(
         lines = capsys.readouterr().err.lower()
         for name, value in USELESS.items():
             assert f"mqtt: {name} = '{value}': no effect".lower() in lines
+        assert lines.count("no effect") == len(USELESS)
         sent = [("mytopic", b"to be"), ("other", b"no"), ("mytopic", b"or not to be")]
         publish(guarded, sent, user="alice", password="s3cret")
         until(lambda: reader.latestOffset()["offset"] == 2)
