@@ -177,6 +177,47 @@ def test_a_lost_connection_is_left_to_the_client(path: str, make: Callable) -> N
     assert not Path(path).exists()
 
 
+def test_a_record_that_was_set_aside_is_kept_and_published_again(
+    path: str, make: Callable
+) -> None:
+    """After a minute: a broker that refuses it is not asked all the time."""
+    kept(path)
+    dropped: list[Any] = []
+    bench = make(on_dropped=lambda *given: dropped.append(given[1])).online()
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    turn(bench, crashes)
+    (first,) = published(bench)
+    bench.client.drop(first.pid)
+    for _ in range(3):
+        turn(bench, crashes)
+    assert dropped == [TOPIC]
+    assert published(bench) == []
+    assert record(path)["count"] == 1
+    bench.feed(peer.puback(first.pid))  # too late
+    bench.clock.now += 60_000
+    turn(bench, crashes)
+    (again,) = published(bench)
+    assert again.payload == first.payload
+    bench.feed(peer.puback(again.pid))
+    turn(bench, crashes)
+    assert not Path(path).exists()
+
+
+def test_a_broker_without_acknowledgements_has_it_all_the_same(path: str, clock: Clock) -> None:
+    """It is removed once it has left."""
+    kept(path)
+    bench = Bench5(clock).accepted((Id.MAXIMUM_QOS, 0))
+    crashes = crash.Crashes(bench.client, TOPIC, path=path)
+    crashes.poll()
+    crashes.poll()
+    assert Path(path).exists()
+    for _ in range(9):
+        turn(bench, crashes)  # type: ignore[arg-type]
+    (message,) = [p for p in bench.packets() if p.name == "PUBLISH"]
+    assert (message.retain, message.qos) == (True, 0)
+    assert not Path(path).exists()
+
+
 def test_a_crash_meanwhile_replaces_the_one_that_is_on_its_way(path: str, make: Callable) -> None:
     """An exception that the program goes on after. The acknowledgement of the first is not its."""
     kept(path, "one")

@@ -44,6 +44,7 @@ _SHORTEST = const(128)  # bytes that it is shortened to, so that it fits into th
 _LARGEST = const(4096)  # bytes of a record: a larger one is not from here
 _RESERVE = const(2048)  # bytes; with 1,536, a Pico W could not write the record
 _GAP = const("  ...\n")
+_ASIDE = const(-1)  # instead of a packet identifier: the client gave up the message
 _RETAIN = const(2)  # what the broker offers: see `v5.server`
 _YEAR = const(2025)  # a clock that shows an earlier year has not been set
 
@@ -134,8 +135,9 @@ def guard(function: "Callable[[], Any]", pause: int = 5) -> "Any":
 class Crashes:
     """Publishes the record that `keep` has written, retained and at QoS 1, on `topic`.
 
-    It is not retained at a broker that retains nothing. The file is removed once the broker has
-    acknowledged it. `watchdog`: the watchdog caused the reset before this start; without a record,
+    A broker without these has it at QoS 0, or not retained. The file is removed once the broker
+    has acknowledged the record. If the client sets it aside, it is published again in a minute;
+    for that, `client.on_dropped` is set, which calls the one before. `watchdog`: the watchdog caused the reset before this start; without a record,
     that is published instead. `path` is that of the file.
 
     `uptime` is the time in seconds since it was made. `least` is the least heap in bytes that was
@@ -168,6 +170,8 @@ class Crashes:
             record = {"cause": "watchdog", "count": 1, "version": version}
             _write(record, path)  # if not, it is published unless the power is cut before
         self.take(record)
+        self._on_dropped = client.on_dropped
+        client.on_dropped = self._note
         _reporter = self
 
     def poll(self) -> None:
@@ -177,6 +181,8 @@ class Crashes:
         """
         if self._minute.due():
             self.sample()
+            if self._id == _ASIDE:
+                self._id = None
             if self.reserve is None:  # the program went on after an exception
                 try:
                     if not self._json:  # `keep` may have had no memory to pass it on
@@ -184,12 +190,13 @@ class Crashes:
                     self.reserve = bytearray(_RESERVE)
                 except (MemoryError, OSError):  # it is tried again in a minute
                     pass
-        if self._id:
-            if not self._client.awaits(self._id):
-                _remove(self.path)  # first: without memory, the next poll does it
-                self.take(None)
-        elif self._json and self._client.connected:
-            self._publish()
+        c = self._client
+        if self._id is None:
+            if self._json and c.connected:
+                self._publish(c)
+        elif self._id >= 0 and not (c.awaits(self._id) if self._id else c.pending):
+            _remove(self.path)  # first: without memory, the next poll does it
+            self.take(None)
 
     def sample(self) -> None:
         """Bring `uptime` and `least` up to date."""
@@ -205,14 +212,20 @@ class Crashes:
     def take(self, record: "dict[str, Any] | None") -> None:
         """Publish a record, instead of an earlier one that is not acknowledged yet."""
         self._json: Any = None  # the record, until it is acknowledged
-        self._id = 0  # its packet identifier
+        self._id: int | None = None  # its packet identifier, once it was published
         if record:
             self._json = json.dumps(record).encode()
 
-    def _publish(self):
-        c = self._client
+    def _note(self, packet_id, topic, reason):
+        if packet_id == self._id:
+            self._id = _ASIDE
+        if self._on_dropped:
+            self._on_dropped(packet_id, topic, reason)
+
+    def _publish(self, c):
+        retain = not c.five or c.offers[_RETAIN]
         try:
-            self._id = c.publish(self._topic, self._json, 1, not c.five or c.offers[_RETAIN]) or 0
+            self._id = c.publish(self._topic, self._json, c.max_qos and 1, retain)
         except ValueError:
             record = json.loads(self._json)
             trace = record.get("trace")
