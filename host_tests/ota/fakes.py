@@ -27,6 +27,8 @@ class Client:
     """A client that keeps what is published in `sent`."""
 
     connected = True
+    five = None
+    max_qos = 2
     pending = 0
 
     class stats:

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 import slots
-from flatmq.ota import fetch
+from flatmq.ota import Updates, fetch
 from ota.board import ARCHIVE, OWN, Board
+from packets import build
+from packets.properties import Id
 from unit.short import Short
+from v5.clients5 import Bench5
 
 
 def _turns(board: Board) -> int:
@@ -166,6 +169,19 @@ def test_an_update_that_has_failed_is_tried_again_without_another_manifest(
     assert (board.folder / "b").read_bytes() == ARCHIVE
 
 
+def test_an_update_waits_for_room_on_the_flash(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch, "_free", lambda folder: 20_000)
+        board.offered()
+        _ten_minutes(board)
+        assert board.said["state"] == "failed"
+        assert "full: it needs 26645 bytes, and 20000 are free" in board.said["why"]
+    _ten_minutes(board)
+    assert board.resets
+
+
 def test_an_update_that_has_failed_makes_way_for_another(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,3 +227,40 @@ def test_what_is_noted_is_started(n: int, board: Board, monkeypatch: pytest.Monk
     _turns(board)
     assert board.resets == 1
     assert json.loads((board.folder / "slot").read_text())["version"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ((Id.MAXIMUM_PACKET_SIZE, 180), {"version", "counter", "state", "failed", "manifest"}),
+        ((Id.MAXIMUM_PACKET_SIZE, 110), {"version", "counter", "state", "manifest"}),
+        ((Id.MAXIMUM_PACKET_SIZE, 60), set()),
+        ((Id.MAXIMUM_QOS, 0), {"version", "micropython", "failed"}),
+        ((Id.RETAIN_AVAILABLE, 0), {"version", "micropython", "failed"}),
+    ],
+)
+def test_a_status_within_the_limits_of_the_broker(
+    limit: tuple[int, int], said: set[str], board: Board, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What does not fit is left out, and a new version proves itself all the same."""
+    failed = {"version": "1.9", "counter": 19, "why": "watchdog"}
+    board.restart(state="new", tries=1, failed=failed)
+    bench = Bench5(board.clock)
+    folder = str(board.folder)
+    updates = Updates(bench.client, b"dev/b/", "toy", 3, reset=board._reset, folder=folder)
+    bench.accepted(limit)
+    states = []
+    for _ in range(9):
+        updates.poll()
+        bench.client.poll()
+        for packet in bench.packets():
+            if packet.name == "PUBLISH":
+                found = json.loads(packet.payload)
+                assert said <= found.keys()
+                assert packet.retain == (limit[0] != Id.RETAIN_AVAILABLE)
+                states.append(found["state"])
+                if packet.qos:
+                    bench.feed(build.ack("PUBACK", packet.pid))
+    assert states == (["new", "good"] if said else [])
+    assert slots.load(folder)["state"] == "good"
+    assert ("no status" in capsys.readouterr().out) == (not said)

@@ -40,12 +40,10 @@ PATH = "crash.json" if sys.platform in _DESK else "/crash.json"
 version = "flatmq " + flatmq.__version__
 
 _TRACE = const(1000)  # bytes of a traceback
-_SHORTEST = const(128)  # bytes that it is shortened to, so that it fits into the client's queue
 _LARGEST = const(4096)  # bytes of a record: a larger one is not from here
 _RESERVE = const(2048)  # bytes; with 1,536, a Pico W could not write the record
 _GAP = const("  ...\n")
-_ASIDE = const(-1)  # instead of a packet identifier: the client gave up the message
-_RETAIN = const(2)  # what the broker offers: see `v5.server`
+_ASIDE = const(-1)  # instead of a packet identifier: maybe the client gave up the message
 _YEAR = const(2025)  # a clock that shows an earlier year has not been set
 
 _kept: "Any" = None  # the exception that was kept last
@@ -81,7 +79,7 @@ def keep(error: BaseException, path: str = PATH) -> bool:
             if _reporter:
                 _reporter.sample()
                 record["uptime"] = _reporter.uptime
-                if _reporter.least is not None:
+                if MICROPYTHON:
                     record["heap"] = _reporter.least
             else:
                 record["uptime"] = port.ticks_ms() // 1000
@@ -136,9 +134,9 @@ class Crashes:
     """Publishes the record that `keep` has written, retained and at QoS 1, on `topic`.
 
     A broker without these has it at QoS 0, or not retained. The file is removed once the broker
-    has acknowledged the record. If the client sets it aside, it is published again in a minute;
-    for that, `client.on_dropped` is set, which calls the one before. `watchdog`: the watchdog caused the reset before this start; without a record,
-    that is published instead. `path` is that of the file.
+    has acknowledged the record. If the client sets it aside, it is published again in a minute.
+    `watchdog`: the watchdog caused the reset before this start; without a record, that is
+    published instead. `path` is that of the file.
 
     `uptime` is the time in seconds since it was made. `least` is the least heap in bytes that was
     free, after a collection; None on CPython. Both are in the record of a later crash. They are
@@ -148,12 +146,15 @@ class Crashes:
     Allocates nothing while there is no record.
     """
 
+    _id: "Any"
+    dropped: int  # what the client had set aside before it was handed the record
+
     def __init__(
         self, client: "Client", topic: "bytes | str", watchdog: bool = False, path: str = PATH
     ) -> None:
         global _reporter
         self._client = client
-        self._topic = topic
+        self.topic = topic
         self.path = path
         self._minute = Every(60000)
         self._since = port.ticks_ms()
@@ -170,8 +171,6 @@ class Crashes:
             record = {"cause": "watchdog", "count": 1, "version": version}
             _write(record, path)  # if not, it is published unless the power is cut before
         self.take(record)
-        self._on_dropped = client.on_dropped
-        client.on_dropped = self._note
         _reporter = self
 
     def poll(self) -> None:
@@ -185,16 +184,20 @@ class Crashes:
                 self._id = None
             if self.reserve is None:  # the program went on after an exception
                 try:
-                    if not self._json:  # `keep` may have had no memory to pass it on
+                    if not self.json:  # `keep` may have had no memory to pass it on
                         self.take(_read(self.path))
                     self.reserve = bytearray(_RESERVE)
                 except (MemoryError, OSError):  # it is tried again in a minute
                     pass
         c = self._client
         if self._id is None:
-            if self._json and c.connected:
-                self._publish(c)
+            if self.json and c.connected:
+                publish: Any = port.load("crash_publish", "")
+                self._id = publish.publish(self, c)
         elif self._id >= 0 and not (c.awaits(self._id) if self._id else c.pending):
+            if c.stats.dropped != self.dropped:
+                self._id = _ASIDE
+                return
             _remove(self.path)  # first: without memory, the next poll does it
             self.take(None)
 
@@ -211,32 +214,10 @@ class Crashes:
 
     def take(self, record: "dict[str, Any] | None") -> None:
         """Publish a record, instead of an earlier one that is not acknowledged yet."""
-        self._json: Any = None  # the record, until it is acknowledged
-        self._id: int | None = None  # its packet identifier, once it was published
+        self.json: Any = None  # the record, until it is acknowledged
+        self._id = None  # its packet identifier, once it was published
         if record:
-            self._json = json.dumps(record).encode()
-
-    def _note(self, packet_id, topic, reason):
-        if packet_id == self._id:
-            self._id = _ASIDE
-        if self._on_dropped:
-            self._on_dropped(packet_id, topic, reason)
-
-    def _publish(self, c):
-        retain = not c.five or c.offers[_RETAIN]
-        try:
-            self._id = c.publish(self._topic, self._json, c.max_qos and 1, retain)
-        except ValueError:
-            record = json.loads(self._json)
-            trace = record.get("trace")
-            n = len(trace) if type(trace) is str else 0
-            if n > _SHORTEST:
-                record["trace"] = _cut(trace, max(_SHORTEST, n * 7 // 8))
-            elif n and len(record) == 1:
-                raise
-            else:  # of a later version
-                record = {"trace": str(record)}
-            self._json = json.dumps(record).encode()
+            self.json = json.dumps(record).encode()
 
 
 def _read(path):
@@ -251,9 +232,7 @@ def _read(path):
                 record = json.load(f)
             if isinstance(record, dict):
                 return record
-    except (MemoryError, OSError):
-        raise
-    except Exception:  # of some other program, or after a fault of the flash
+    except (ValueError, RuntimeError):  # of some other program, or after a fault of the flash
         pass
     print(path, "is damaged")
     _remove(path)
@@ -297,7 +276,7 @@ def _remove(path):
 def _traceback(error):
     out = StringIO()
     print_exception(error, out)
-    text = bytearray(_cut(out.getvalue().strip(), _TRACE).encode())
+    text = bytearray(cut(out.getvalue().strip(), _TRACE).encode())
     for i in range(len(text)):
         if text[i] > 126 or (text[i] < 32 and text[i] != 10):
             text[i] = 63  # a question mark
@@ -308,7 +287,7 @@ def _name(error):
     return type(error).__name__
 
 
-def _cut(text, limit):
+def cut(text: str, limit: int) -> str:
     """Shorten a traceback: its first line, the innermost frames, and the exception are left."""
     if len(text) <= limit:
         return text

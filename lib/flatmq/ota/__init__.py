@@ -86,7 +86,7 @@ class Updates:
         self.ready = ready
         self._healthy = healthy
         self._piece = base + b"ota/piece"
-        self._status = base + b"ota/status"
+        self.status = base + b"ota/status"
         self._topics = [base + b"ota/manifest"]
         self._topics += [b"group/" + group + b"/ota/manifest" for group in groups]
         self._topics.append(self._piece)
@@ -109,7 +109,7 @@ class Updates:
         self._pid: int | None = None  # of the status that must be acknowledged
         self._began = self.due = port.ticks_ms()
         self._ms = minutes * 60000
-        self._said = 0  # the connection on which the status was published
+        self.said = 0  # the connection on which the status was published
 
     def poll(self) -> None:
         """Do what is due. Nothing takes long, but the check of a signature blocks.
@@ -130,7 +130,7 @@ class Updates:
                 self._begin(next(iter(self._whole)))
             if self.work:
                 next(self.work, None)
-            if self.client.connected and self._said != self.client.stats.connects:
+            if self.client.connected and self.said != self.client.stats.connects:
                 self._pid = self.tell()
             if self._unproved:
                 self._prove()
@@ -140,27 +140,10 @@ class Updates:
     def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
         """Publish the status, with another state of the update if one is given."""
         if state is not None:
-            self.state, self.why = state, why[:120]
-        self._said = 0  # without memory, `poll` publishes it
-        from json import dumps
-        from sys import version
-
-        r = self.record
-        status = {
-            "board": self.board,
-            "version": r["version"],
-            "counter": r["counter"],
-            "micropython": version,
-            "state": self.state or r["state"],
-            "to": self.to,
-            "manifest": self.about,
-            "why": self.why,
-            "failed": r["failed"],
-        }
-        pid = self.client.publish(self._status, dumps(status), 1, True)
-        if pid is not None:
-            self._said = self.client.stats.connects
-        return pid
+            self.state, self.why = state, why
+        self.said = 0  # without memory, `poll` publishes it
+        status: Any = load("status", "ota.")
+        return status.publish(self)
 
     def stop(self) -> None:
         """Stop the update, and remove what came of it."""

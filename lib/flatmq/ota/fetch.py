@@ -121,7 +121,7 @@ def _steps(u, said):
                 asked = -1
             elif asked != sink.at or ticks_diff(port.ticks_ms(), at) >= _AGAIN_MS:
                 sink.expect()
-                if u.client.publish(topic, sink.head, 1) is not None:
+                if u.client.publish(topic, sink.head, u.client.max_qos and 1) is not None:
                     asked = sink.at
                     at = port.ticks_ms()
             yield
@@ -212,7 +212,7 @@ def _make_room(u, path, size, other):
         slots.store(u.record, u.folder)
         os.remove(other)
     if _free(u.folder) < needed:
-        raise ValueError(f"full: it needs {needed} bytes, and {_free(u.folder)} are free")
+        raise OSError(f"full: it needs {needed} bytes, and {_free(u.folder)} are free")
 
 
 def _free(folder):

@@ -1,0 +1,39 @@
+"""Publish the record of a crash. Loaded with the first one, and kept."""
+
+import json
+
+from .crash import cut
+from .port import const
+
+TYPE_CHECKING = const(0)
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .crash import Crashes
+
+_SHORTEST = const(128)  # bytes that a traceback is shortened to
+_RETAIN = const(2)  # what the broker offers: see `v5.server`
+
+
+def publish(crashes: "Crashes", c: "Any") -> "int | None":
+    """Publish the record with the client `c`: see `Client.publish`.
+
+    Returns None also if it is too large: then it is shorter for the next call.
+    """
+    crashes.dropped = c.stats.dropped
+    retain = not c.five or c.offers[_RETAIN]
+    try:
+        pid: int | None = c.publish(crashes.topic, crashes.json, c.max_qos and 1, retain)
+    except ValueError:
+        record = json.loads(crashes.json)
+        trace = record.get("trace")
+        n = len(trace) if type(trace) is str else 0
+        if n > _SHORTEST:
+            record["trace"] = cut(trace, max(_SHORTEST, n * 7 // 8))
+        elif n and len(record) == 1:
+            raise
+        else:  # of a later version
+            record = {"trace": str(record)}
+        crashes.json = json.dumps(record).encode()
+        return None
+    return pid
