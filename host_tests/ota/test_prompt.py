@@ -30,8 +30,11 @@ from flatmq_tools.ota import keys, package, prompt, push
 from observer import until
 from ota import fakes
 from ota.fakes import Message
+from packets import build
+from packets.properties import Id
 from unit.fake_link import Clock
 from unit.short import Short
+from v5.clients5 import Bench5
 
 TO = "dev/pico-1"
 
@@ -509,6 +512,25 @@ def test_an_answer_that_waits_for_room_is_not_lost(
         hand.prompt.poll()
     assert [said.get("n", "busy") for said in hand.said] == [1, "busy", 2]
     assert hand.names["ran"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("limit", "answers"), [((Id.MAXIMUM_QOS, 0), 1), ((Id.MAXIMUM_PACKET_SIZE, 55), 0)]
+)
+def test_the_limits_of_a_broker_end_no_program(
+    limit: tuple[int, int], answers: int, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flatmq.prompt import Prompt
+
+    bench = Bench5(clock, tx_size=1024)
+    made = Prompt(bench.client, b"dev/pico-1/", 1)
+    bench.accepted(limit)
+    bench.feed(build.publish(b"dev/pico-1/prompt/ask"))
+    for _ in range(3):
+        made.poll()
+        bench.client.poll()
+    assert bench.names().count("PUBLISH") == answers
+    assert capsys.readouterr().out.count("no answer") == 1 - answers
 
 
 def test_an_answer_too_large_for_the_broker_is_shortened(

@@ -86,7 +86,13 @@ class Prompt:
             self._asked = False  # once there was memory for the answer
         elif self._whole:
             self._take()
-        if self._answer and self._client.publish(self._out, self._answer, 1) is not None:
+        if self._answer:
+            c = self._client
+            try:
+                if c.publish(self._out, self._answer, c.max_qos and 1) is None:
+                    return
+            except ValueError as error:  # the broker takes not even the shortest
+                print("no answer of the prompt:", error)
             self._answer = ""
 
     def _on_message(self, message: "Message") -> None:
