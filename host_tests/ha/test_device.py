@@ -16,8 +16,10 @@ from flatmq.ha import Device
 from ha import documented
 from ha.documented import available
 from packets import strict
+from packets.properties import Id
 from unit.fake_link import Bench, Clock
 from unit.short import Short
+from v5.clients5 import Bench5
 
 CONFIG = "homeassistant/device/{}/config"
 HERE = Path(__file__).parent
@@ -230,6 +232,47 @@ def test_it_needs_no_idle_client_if_there_is_room_for_it(clock: Clock) -> None:
     home.kept = {each.topic.decode(): each.payload for each in sent if each.retain}
     assert list(home.message()["components"]) == ["level"]
     assert home.kept["dev/tank-1/level"] == b"1"
+
+
+def test_a_message_that_waits_for_room_is_no_publish_that_was_refused(clock: Clock) -> None:
+    home = Home(clock, tx_size=1024)
+    home.device().sensor("level")
+    home.online()
+    home.client.publish(b"other", b"x" * 700, 1)
+    for _ in range(9):
+        home.made.poll()
+        home.drain()
+    assert home.client.stats.refused == 0
+    home.settle()
+    for packet in range(1, 9):
+        home.feed(peer.puback(packet))
+    home.settle()
+    assert CONFIG.format("tank-1") in home.kept
+
+
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("limit", [(Id.MAXIMUM_QOS, 0), (Id.MAXIMUM_PACKET_SIZE, 150)])
+def test_the_limits_of_a_broker_end_no_program(
+    limit: tuple[int, int], busy: bool, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has the states all the same."""
+    bench = Bench5(clock, tx_size=1024, client_id=b"tank-1")
+    device = Device(bench.client, "Tank")
+    device.sensor("level").set(1)
+    bench.accepted(limit)
+    if busy:
+        bench.client.publish(b"other", b"x" * 20, bench.client.max_qos and 1)
+    for _ in range(3):
+        device.poll()
+        bench.drain()
+    sent = {packet.topic: packet.qos for packet in bench.packets() if packet.name == "PUBLISH"}
+    qos = int(limit[0] != Id.MAXIMUM_QOS)
+    assert sent.pop(b"other", qos) == qos
+    config = CONFIG.format("tank-1").encode()
+    assert (config in sent) == (not qos)
+    assert capsys.readouterr().out.count("no description") == qos
+    sent.pop(config, None)
+    assert sent == {b"dev/tank-1/status": qos, b"dev/tank-1/level": qos}
 
 
 def test_a_connection_that_is_lost_in_it_sends_it_again(home: Home) -> None:

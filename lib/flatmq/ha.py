@@ -310,7 +310,8 @@ class Device:
         if not c.connected:
             return
         if self._greeted != c.stats.connects and (
-            self._online is None or c.publish(self.status, self._online, 1, True) is not None
+            self._online is None
+            or c.publish(self.status, self._online, c.max_qos and 1, True) is not None
         ):
             self._greeted = c.stats.connects
         if self.due is not None and self.due - port.ticks_ms() - 1 & _FAR and not self._describe():
@@ -319,16 +320,21 @@ class Device:
             self._report()
 
     def _describe(self):
-        """Hand the message to the client. Returns whether it took it."""
+        """Hand the message to the client. Returns False if it does not take it now."""
         c = self._client
         if c.pending:  # `publish_from` takes nothing now, but the queue may have room
             if not self._size:
                 n = len(self.identifier) + _AROUND
                 self._size = n + Stream(self).seek(0, 2)
+            n = c.stats.refused  # which counts what the program publishes
             if self._size > c.room or c.no_room(self._size, 1):
+                c.stats.refused = n
                 return False
-        if not Stream(self).publish(c):
-            return False
+        try:
+            if Stream(self).publish(c, c.max_qos and 1) is None:
+                return False
+        except ValueError as error:  # the broker takes no packet of this size
+            print("no description for Home Assistant:", error)
         self.due = None
         if self._again:
             self._again = False
@@ -346,8 +352,9 @@ class Device:
         self.news = False
 
     def _reported(self, each):
+        c = self._client
         try:
-            each.news = self._client.publish(each.topic, self._payload(each), 1, True) is None
+            each.news = c.publish(each.topic, self._payload(each), c.max_qos and 1, True) is None
         except ValueError:  # it is too large, and the others follow
             each.news = False
             raise

@@ -43,17 +43,17 @@ class Stream:
             self._left = self._left[len(piece) :]
         return n
 
-    def publish(self, client: "Client") -> "int | None":
+    def publish(self, client: "Client", qos: int) -> "int | None":
         """Publish the message. Returns None if there is no memory or room for it now."""
         topic = b"homeassistant/device/" + self._device.identifier + b"/config"
         if not client.pending:
-            return client.publish_from(topic, self, 1, True)
+            return client.publish_from(topic, self, qos, True)
         try:
             data = bytearray(self.seek(0, 2))
             self.readinto(memoryview(data))
         except MemoryError:
             return None
-        return client.publish(topic, data, 1, True)
+        return client.publish(topic, data, qos, True)
 
 
 def _described(device, count):
