@@ -276,11 +276,16 @@ class Device:
 
     def add(self, made: Component) -> Component:
         """Add a component that is made, and return it."""
-        if made.topic in [self.status] + [each.topic for each in self.components]:
+        old = made.topic == self.status
+        for each in self.components:
+            old = old or each.topic == made.topic
+        if old:
             raise ValueError(f"key must be a new one, not {made.key!r}")
         if made.platform not in _WITHOUT_NUMBERS and not self._senml:
             self._text = memoryview(bytearray(_LONGEST))
-            self._texts = [self._text[:n] for n in range(_LONGEST + 1)]
+            self._texts = []
+            for n in range(_LONGEST + 1):
+                self._texts.append(self._text[:n])
             self._senml = load("senml", "")  # last: memory may be too short
         if made.command and not self._commands:
             self._commands = load("ha_commands", "")
@@ -326,15 +331,13 @@ class Device:
             if not self._size:
                 n = len(self.identifier) + _AROUND
                 self._size = n + Stream(self).seek(0, 2)
-            n = c.stats.refused  # which counts what the program publishes
-            if self._size > c.room or c.no_room(self._size, 1):
-                c.stats.refused = n
+            if c.end + self._size > c.room or c.kept >= c.inflight:
                 return False
         try:
-            if Stream(self).publish(c, c.max_qos and 1) is None:
+            if Stream(self).publish(c) is None:
                 return False
         except ValueError as error:  # the broker takes no packet of this size
-            print("no description for Home Assistant:", error)
+            print("no description:", error)
         self.due = None
         if self._again:
             self._again = False

@@ -43,17 +43,17 @@ class Stream:
             self._left = self._left[len(piece) :]
         return n
 
-    def publish(self, client: "Client", qos: int) -> "int | None":
+    def publish(self, client: "Client") -> "int | None":
         """Publish the message. Returns None if there is no memory or room for it now."""
         topic = b"homeassistant/device/" + self._device.identifier + b"/config"
         if not client.pending:
-            return client.publish_from(topic, self, qos, True)
+            return client.publish_from(topic, self, client.max_qos and 1, True)
         try:
             data = bytearray(self.seek(0, 2))
             self.readinto(memoryview(data))
         except MemoryError:
             return None
-        return client.publish(topic, data, qos, True)
+        return client.publish(topic, data, client.max_qos and 1, True)
 
 
 def _described(device, count):

@@ -79,10 +79,10 @@ class Prompt:
             pass
         elif self._asked:
             if self._n:
-                self._say(busy=self._left())
+                self._say("busy")
             else:  # lines must be signed for this session
                 self._nonce = hexlify(os.urandom(8)).decode()
-                self._say(grant=self._nonce)
+                self._say("", grant=self._nonce)
             self._asked = False  # once there was memory for the answer
         elif self._whole:
             self._take()
@@ -91,8 +91,8 @@ class Prompt:
             try:
                 if c.publish(self._out, self._answer, c.max_qos and 1) is None:
                     return
-            except ValueError as error:  # the broker takes not even the shortest
-                print("no answer of the prompt:", error)
+            except ValueError:  # the broker takes not even the shortest
+                print("no answer")
             self._answer = ""
 
     def _on_message(self, message: "Message") -> None:
@@ -111,12 +111,11 @@ class Prompt:
             self._text.extend(message.payload)
             self._whole = message.last
 
-    def _left(self):
-        return max(0, ticks_diff(self._end, port.ticks_ms()) // 1000)
-
-    def _say(self, **said):
+    def _say(self, left, **said):
         from json import dumps
 
+        if left:
+            said[left] = max(0, ticks_diff(self._end, port.ticks_ms()) // 1000)
         answer = dumps(said)
         most: Any = self._client
         most = (most.five and most.offers[_MAXIMUM_PACKET_SIZE]) or _ROOM
@@ -146,7 +145,7 @@ class Prompt:
                 self._end = ticks_add(port.ticks_ms(), ms)
                 self._names = dict(self._given)
             # The answer if there is no memory for another one.
-            self._say(n=self._n + 1, out="no memory\n", left=self._left())
+            self._say("left", n=self._n + 1, out="no memory\n")
             self._n += 1
         self._whole = False
         self._text = None
@@ -154,7 +153,7 @@ class Prompt:
             return
         if not code:  # the end
             self._end = port.ticks_ms()
-        self._say(n=self._n, out=self._run(code), left=self._left())
+        self._say("left", n=self._n, out=self._run(code))
 
     def _run(self, code):
         from io import StringIO
