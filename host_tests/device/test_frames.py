@@ -17,7 +17,8 @@ MAY_BE_ON_HEAP = {
     # What runs when something on flash was not whole, or failed, or is set aside.
     "aside": "keep read",
     # What runs for a crash, and once for each start.
-    "crash": "keep guard Crashes.__init__ Crashes._publish _read _write _cut",
+    "crash": "keep guard Crashes.__init__ _read _write cut",
+    "crash_publish": "publish",
     # A client has one frame of it.
     "engine": "engine",
     # When a board starts.
@@ -25,17 +26,18 @@ MAY_BE_ON_HEAP = {
     # When a device is made, and its message is sent.
     "ha": (
         "Component.pieces Device.__init__ Device.switch Device.light Device.number Device.button "
-        "Device.update Device.component"
+        "Device.update Device.component Device._describe"
     ),
     "ha_message": "Stream.publish Stream.seek.<genexpr> _described members",
     "journal": "Journal.__init__ Journal._restore.<listcomp> Journal.retain",
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
-    "ota/__init__": "Updates.__init__ Updates.tell",
+    "ota/__init__": "Updates.__init__",
     "ota/fetch": "Sink.digest begin work _steps _make_room",
     "ota/firmware": "Sink.__init__ Sink.digest partition switch",
     "ota/manifest": "read",
+    "ota/status": "publish",
     # For a line that was typed.
-    "prompt": "Prompt._run Prompt._take",
+    "prompt": "Prompt._run Prompt._say Prompt._take",
     # After a module was loaded.
     "port": "drop",
     "properties": "Properties.__init__ block _put",

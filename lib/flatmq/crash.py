@@ -153,7 +153,7 @@ class Crashes:
         self, client: "Client", topic: "bytes | str", watchdog: bool = False, path: str = PATH
     ) -> None:
         global _reporter
-        self._client = client
+        self.client = client
         self.topic = topic
         self.path = path
         self._minute = Every(60000)
@@ -189,11 +189,14 @@ class Crashes:
                     self.reserve = bytearray(_RESERVE)
                 except (MemoryError, OSError):  # it is tried again in a minute
                     pass
-        c = self._client
+        if self.json:
+            self._step()
+
+    def _step(self):
+        c = self.client
         if self._id is None:
-            if self.json and c.connected:
-                publish: Any = port.load("crash_publish", "")
-                self._id = publish.publish(self, c)
+            if c.connected:
+                self._id = port.load("crash_publish", "").publish(self)
         elif self._id >= 0 and not (c.awaits(self._id) if self._id else c.pending):
             if c.stats.dropped != self.dropped:
                 self._id = _ASIDE

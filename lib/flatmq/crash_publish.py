@@ -15,11 +15,12 @@ _SHORTEST = const(128)  # bytes that a traceback is shortened to
 _RETAIN = const(2)  # what the broker offers: see `v5.server`
 
 
-def publish(crashes: "Crashes", c: "Any") -> "int | None":
-    """Publish the record with the client `c`: see `Client.publish`.
+def publish(crashes: "Crashes") -> "int | None":
+    """Publish the record: see `Client.publish`.
 
     Returns None also if it is too large: then it is shorter for the next call.
     """
+    c: Any = crashes.client
     crashes.dropped = c.stats.dropped
     retain = not c.five or c.offers[_RETAIN]
     try:

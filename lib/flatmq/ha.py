@@ -336,8 +336,8 @@ class Device:
         try:
             if Stream(self).publish(c) is None:
                 return False
-        except ValueError as error:  # the broker takes no packet of this size
-            print("no description:", error)
+        except ValueError:
+            print("no description: it is too large for this broker")
         self.due = None
         if self._again:
             self._again = False
@@ -355,9 +355,13 @@ class Device:
         self.news = False
 
     def _reported(self, each):
-        c = self._client
         try:
-            each.news = c.publish(each.topic, self._payload(each), c.max_qos and 1, True) is None
+            each.news = (
+                self._client.publish(
+                    each.topic, self._payload(each), self._client.max_qos and 1, True
+                )
+                is None
+            )
         except ValueError:  # it is too large, and the others follow
             each.news = False
             raise
