@@ -21,13 +21,11 @@ MAGIC = b"flatmq a1"  # and in two bytes the number of entries, which follow
 ENTRY = 10  # bytes: CRC-32 of a path, then in three bytes each where the file begins, and its size
 FOLDER = 0xFFFFFF  # the size of a folder
 watchdog = None  # a WDT that runs because a new version does
-unsaved = None  # the record, if the flash did not take it at boot
+known = None  # the record, from the boot until it is replaced
 TRIES = 3  # boots of a new version that do not prove it, after which the old one returns
 YEAR = 2026  # a clock that shows an earlier one was not set
 CRASHES = 10  # in a row, after which a version that was good once makes way
 PAUSE = 3  # s from an exception to the reset, for Ctrl-C; also, a crash at once is no storm
-_FILE = 0x8000
-_DIR = 0x4000
 
 
 def load(folder: str = "") -> dict:
@@ -42,41 +40,51 @@ def load(folder: str = "") -> dict:
     old       what ran before: run, version, counter; None if there is none
     failed    the version that was given up last: version, counter, why, and in UTC when, if the
               board knew that; None if none was
+    unread    is there if the flash could not be read: the rest is a guess, which replaces nothing
     """
-    if unsaved:
-        return dict(unsaved)
+    if known:
+        return dict(known)
     record = {"run": "a", "version": "", "counter": 0, "state": "good", "tries": 0}
     record.update({"crashes": 0, "why": "", "old": None, "failed": None})
-    try:
-        with open(folder + RECORD) as f:
-            record.update(json.load(f))
-    except (OSError, ValueError, TypeError):
-        pass
+    for _ in range(3):
+        try:
+            with open(folder + RECORD) as f:
+                record.update(json.load(f))
+        except OSError as error:
+            if error.errno != 2:  # ENOENT: there is none
+                record["unread"] = True
+                continue
+        except (ValueError, TypeError):
+            pass
+        record.pop("unread", None)
+        break
     return record
 
 
 def store(record: dict, folder: str = "") -> None:
     """Replace the record. OSError if the flash is full or fails: the old one stays then."""
-    global unsaved
+    global known
     new = folder + RECORD + ".new"
+    record.pop("unread", None)
     with open(new, "w") as f:
         json.dump(record, f)
     os.rename(new, folder + RECORD)
-    unsaved = None
+    known = None
 
 
 def keep(record: dict, folder: str = "") -> None:
-    """Replace the record. If the flash does not take it, it is `unsaved`.
+    """Replace the record. If the flash does not take it, it is still `known`.
 
     A new version makes way then, as nobody would count its tries.
     """
-    global unsaved
+    global known
     try:
-        store(record, folder)
+        if "unread" not in record:
+            store(record, folder)
     except OSError as error:
         if record["state"] == "new":
             back(record, "its try cannot be counted: " + repr(error))
-        unsaved = record
+    known = record
 
 
 def given_up(version: str, counter: int, why: str) -> dict:
@@ -152,7 +160,7 @@ class Archive:
     def stat(self, path: str) -> tuple:
         """Return what `os.stat` does, with the kind and the size alone. OSError."""
         size = self._found(path)[1]
-        kind = _DIR if size == FOLDER else _FILE
+        kind = 0x4000 if size == FOLDER else 0x8000
         return kind, 0, 0, 0, 0, 0, 0 if size == FOLDER else size, 0, 0, 0
 
     def open(self, path: str, mode: str):
@@ -165,10 +173,10 @@ class Archive:
 
 def boot(folder: str = "") -> dict:
     """Choose what runs, and have modules come from there. Called by /boot.py."""
-    global watchdog
+    global known, watchdog
     import machine
 
-    record = load(folder)
+    known = record = load(folder)
     if chosen(record, "watchdog" if _by_watchdog(machine) else ""):
         keep(record, folder)
     if record["state"] == "new":
@@ -230,7 +238,7 @@ def _crashed(error, folder):
             record["why"] = repr(error)[:120]
         if record["state"] == "good":
             record["crashes"] += 1
-        if record["state"] == "new" or record["crashes"] <= CRASHES:
+        if "unread" not in record and (record["state"] == "new" or record["crashes"] <= CRASHES):
             store(record, folder)
         from flatmq import crash
 

@@ -49,7 +49,7 @@ def life(chip):
     vfs.mount(vfs.VfsLfs2(chip), "/f")
     try:
         version = FLASH.version() if FLASH else None
-        slots.unsaved = None
+        slots.known = None
         record = slots.boot("/f")
         vfs.umount("/app")
         if "firmware" in record:

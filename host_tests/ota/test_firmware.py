@@ -59,7 +59,7 @@ class Esp32(Board):
                 continue
             sys.modules.pop("slots_esp32", None)
             slots.store = _full if self.full else PLAIN
-            slots.unsaved = None
+            slots.known = None
             record = slots.load(folder)
             if slots.chosen(record, ""):
                 slots.keep(record, folder)
@@ -110,7 +110,7 @@ def modules() -> Iterator[None]:
     """Leave no module of a board behind."""
     yield
     slots.store = PLAIN
-    slots.unsaved = None
+    slots.known = None
     for name in ("esp32", "machine", "slots_esp32"):
         sys.modules.pop(name, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import slots
+from flatmq import crash
 from flatmq_tools.ota import package
 
 OLD = {"run": "a", "version": "1", "counter": 1}
@@ -25,6 +27,7 @@ def _boot(folder: Path, patch: pytest.MonkeyPatch, record: dict[str, Any], *ther
     patch.setitem(sys.modules, "vfs", vfs)  # type: ignore[arg-type]
     patch.setitem(sys.modules, "machine", machine)  # type: ignore[arg-type]
     patch.setattr(sys, "path", [*sys.path])
+    patch.setattr(slots, "known", None)
     (folder / "slot").write_text(json.dumps(record))
     for name in there:
         (folder / name).write_bytes(package.archive({"main.mpy": b"x"}))
@@ -51,7 +54,6 @@ def test_a_flash_that_takes_nothing(
     def full(*_: Any) -> None:
         raise OSError(28)
 
-    monkeypatch.setattr(slots, "unsaved", None)
     with monkeypatch.context() as patch:
         patch.setattr(slots, "store", full)
         assert _boot(tmp_path, monkeypatch, {**NEW, **changes}, *there) == runs
@@ -59,7 +61,7 @@ def test_a_flash_that_takes_nothing(
     record = slots.load(str(tmp_path))
     assert (record["run"], record["state"], record["failed"]["version"]) == (runs, "good", "2")
     slots.store(record, str(tmp_path))
-    assert (slots.unsaved, slots.load(str(tmp_path))) == (None, record)
+    assert (slots.known, slots.load(str(tmp_path))) == (None, record)
 
 
 @pytest.mark.parametrize("record", [{}, {"run": "b"}, {**OLD, "state": "new"}])
@@ -70,6 +72,62 @@ def test_a_record_without_what_it_names(
     """The record may be lost, too. Then the other archive runs."""
     assert _boot(tmp_path, monkeypatch, record, there) == there
     assert slots.load(str(tmp_path))["run"] == there
+
+
+class Unreadable:
+    """A record whose next `times` readings fail."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, times: float) -> None:
+        self.left = times
+        self._right = json.load
+        patch.setattr(slots.json, "load", self)
+
+    def __call__(self, file: Any) -> Any:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError(5)
+        return self._right(file)
+
+
+def test_a_record_that_cannot_be_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Unreadable(monkeypatch, 2)
+    assert _boot(tmp_path, monkeypatch, {**OLD, "run": "b"}, "a", "b") == "b"
+    assert slots.load(str(tmp_path))["version"] == "1"
+
+
+def test_a_record_that_cannot_be_read_after_the_boot_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an update would replace the archive that runs."""
+    _boot(tmp_path, monkeypatch, {**OLD, "run": "b"}, "a", "b")
+    Unreadable(monkeypatch, math.inf)
+    assert slots.load(str(tmp_path))["run"] == "b"
+
+
+@pytest.mark.parametrize("there", "ab")
+def test_a_record_that_cannot_be_read_is_not_replaced(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any program runs, even one that crashes, and a later boot reads the record."""
+    unreadable = Unreadable(monkeypatch, math.inf)
+    record = {**OLD, "run": "b", "counter": 7}
+    assert _boot(tmp_path, monkeypatch, record, there) == there
+    assert slots.load(str(tmp_path))["run"] == there
+    monkeypatch.setattr(slots, "time", SimpleNamespace(sleep=lambda seconds: None))
+    monkeypatch.setattr(sys, "print_exception", print, raising=False)
+    monkeypatch.setattr(crash, "keep", lambda error: None)
+    monkeypatch.setattr(crash, "version", "")
+    slots._crashed(ValueError(), str(tmp_path))
+    assert json.loads((tmp_path / "slot").read_text()) == record
+    # But an update replaces it.
+    update = {**slots.load(str(tmp_path)), "version": "9"}
+    slots.store(update, str(tmp_path))
+    unreadable.left = 0
+    assert _boot(tmp_path, monkeypatch, slots.load(str(tmp_path)), there) == there
+    slots._crashed(ValueError(), str(tmp_path))
+    assert slots.load(str(tmp_path))["crashes"] == 1
 
 
 def test_an_exception_that_cannot_be_printed_resets_the_board(

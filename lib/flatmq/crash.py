@@ -26,7 +26,7 @@ import flatmq
 
 from . import port
 from .every import Every
-from .port import MICROPYTHON, const, ticks_add, ticks_diff
+from .port import MICROPYTHON, const, load, ticks_add, ticks_diff
 
 TYPE_CHECKING = const(0)
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Crashes:
         c = self.client
         if self._id is None:
             if c.connected:
-                self._id = port.load("crash_publish", "").publish(self)
+                self._id = load("crash_publish", "").publish(self)
         elif self._id >= 0 and not (c.awaits(self._id) if self._id else c.pending):
             if c.stats.dropped != self.dropped:
                 self._id = _ASIDE
