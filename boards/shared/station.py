@@ -27,6 +27,7 @@ AWAKE_MS = 60000  # without a broker, until a board with a spool sleeps
 NEWS_MS = 600000  # until the status has new counts of failures; a first one is sent at once
 _LAST_SEQ = 1073741823
 _DAY = 86400
+_FAULTS = (MemoryError, OSError)
 _ANSWERS = 16  # that wait for room; for more commands than that nothing is answered
 _PORT = 1883
 _TLS_PORT = 8883
@@ -94,11 +95,11 @@ class Station:
         self._spool = None
         self._readable = True
         if device["spool"]:
-            from flatmq.spool import Spool
-
             try:
+                from flatmq.spool import Spool
+
                 self._spool = Spool(self.client, "/spool", head=chip.spool_head)
-            except OSError:
+            except _FAULTS:
                 self.count("spool")
         self.client.subscribe(base + b"cmd/#", self._on_command, 1)
         self.boot = next_boot()
@@ -256,12 +257,12 @@ class Station:
             self.sleep_for = self.interval
 
     def _spooled(self):
-        """Put the pack into the spool. Returns False if there is none, or its flash fails."""
+        """Put the pack into the spool. Returns False if there is none, or it fails."""
         if self._spool and self._readable:
             try:
                 self.unsent = not self._spool.publish(self._telemetry, self.pack.payload(), 1)
                 return True
-            except OSError:
+            except _FAULTS:
                 self.count("spool")
         return False
 

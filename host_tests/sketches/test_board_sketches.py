@@ -609,6 +609,7 @@ def test_a_bme280_that_had_no_power_measures_the_humidity_again(stand: Stand) ->
 
 # What breaks at the start, what later, and the part that the status names.
 SPOOL = "import flatmq.spool; flatmq.spool.Spool.{} = lambda *a, **k: use('spool')"
+FULL = SPOOL.replace("'spool'", "'heap'") + ";broken['heap'] = MemoryError()"
 FAULTS = {
     "the LED": ("broken['led'] = OSError(5)", "", "led"),
     "the LED, later": ("", "broken['led'] = OSError(5)", "led"),
@@ -618,6 +619,8 @@ FAULTS = {
     "a sensor that is unplugged": (ATTACHED, "i2c.clear()", "bme280"),
     "a sensor that answers badly": (ATTACHED, "dht = bytes(4) + b'x'", "dht22"),
     "no place for the spool": (SPOOL.format("__init__"), "", "spool"),
+    "no memory to load the spool": (FULL.format("__init__"), "", "spool"),
+    "no memory for the spool": (FULL.format("publish"), "", "spool"),
     "no room on flash": (SPOOL.format("publish"), "", "spool"),
     "flash that cannot be read": (SPOOL.format("poll"), "", "spool"),
     "a part": (
@@ -633,7 +636,10 @@ FAULTS = {
         "memory",
     ),
 }
-ONCE = ("a watchdog that does not start", "no place for the spool", "memory for a message")
+ONCE = (
+    "a watchdog that does not start", "no place for the spool", "no memory to load the spool",
+    "memory for a message",
+)  # fmt: skip
 
 
 @spread("fault", FAULTS, board=NAMES)
