@@ -152,12 +152,12 @@ class HomeAssistant:
         for record in pack[_OWN:]:
             name = record["n"]
             if name not in self._names:
-                self._names.append(name)
                 kind = next(key for key in ("v", "vs", "vb") if key in record)
                 try:  # noqa: SIM105 (there is no contextlib on a board)
                     self.device.add(Record(self, name, record.get("u", ""), kind))
                 except ValueError:  # another one differs only in characters that are not allowed
                     pass
+                self._names.append(name)  # last: without memory, it is added with a later reading
 
     def _offer(self, updates, client):
         """Show the version that can be installed, and have updates wait for that."""

@@ -114,6 +114,16 @@ def test_everything_measured_is_a_sensor(bench: Any) -> None:
     assert {m.topic for m in hub.seen.messages} == topics
 
 
+def test_a_sensor_without_memory_appears_later(bench: Any) -> None:
+    setup = (
+        "import flatmq.ha; add = flatmq.ha.Device.add; broken['heap'] = MemoryError(); tries = [];"
+        "flatmq.ha.Device.add = lambda d, c: c.key == b'dht22_temp' and "
+        "(tries.append(1) or len(tries) == 1 and use('heap')) or add(d, c)"
+    )
+    _, hub = bench("short-ha", f"{ATTACHED};{setup}", parts="ha")
+    hub.message("chip_temp", "dht22_temp")
+
+
 def test_a_sensor_that_answers_later_appears_then(bench: Any) -> None:
     setup = f"{ATTACHED};broken['chip'] = OSError(5)"
     board, hub = bench("late-ha", setup, parts="ha")

@@ -182,6 +182,29 @@ def test_an_update_waits_for_room_on_the_flash(
     assert board.resets
 
 
+@pytest.mark.parametrize("left", ["a version that failed", "a flash that removed nothing"])
+def test_what_runs_no_more_makes_room(
+    left: str, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flash has room for two versions, and none for a third."""
+    other = board.folder / "b"
+    other.write_bytes(b"x")
+    monkeypatch.setattr(fetch, "_free", lambda _: 20_000 if other.exists() else 1_000_000)
+    if left == "a version that failed":
+        board.restart(failed={"version": "1.9", "counter": 19, "why": "watchdog"})
+        board.offered()
+    else:
+        board.restart(old={"run": "b", "version": "0", "counter": 9})
+        with monkeypatch.context() as patch:
+            Short(patch, fetch.os, "remove", error=OSError(5))
+            board.offered()
+            _turns(board)
+        _ten_minutes(board)
+    _turns(board)
+    assert board.resets
+    assert other.read_bytes() == ARCHIVE
+
+
 def test_an_update_that_has_failed_makes_way_for_another(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,7 +198,7 @@ def wanted(u: "Updates", text: bytes) -> "dict[str, Any] | None":
 
 
 def _make_room(u, path, size, other):
-    """Remove what was left of other updates, and the old version if there is no room beside it."""
+    """Remove what was left of other updates, and without room beside it, what runs no more."""
     name = path.rsplit("/", 1)[1]
     done = 0
     for each in os.listdir(u.folder or "/"):
@@ -207,10 +207,14 @@ def _make_room(u, path, size, other):
         elif each.startswith("ota-"):
             os.remove(u.folder + "/" + each)
     needed = size - done + _SPARE
-    if _free(u.folder) < needed and u.record["old"]:
-        u.record["old"] = None
-        slots.store(u.record, u.folder)
-        os.remove(other)
+    if _free(u.folder) < needed:
+        if u.record["old"]:
+            u.record["old"] = None
+            slots.store(u.record, u.folder)
+        try:  # noqa: SIM105 (there is no contextlib on a board)
+            os.remove(other)
+        except OSError:  # it is not there
+            pass
     if _free(u.folder) < needed:
         raise OSError(f"full: it needs {needed} bytes, and {_free(u.folder)} are free")
 
