@@ -92,7 +92,7 @@ def given_up(version: str, counter: int, why: str) -> dict:
     now = time.gmtime()
     at = ""
     if now[0] >= YEAR:
-        at = f"{now[0]}-{now[1]:02d}-{now[2]:02d} {now[3]:02d}:{now[4]:02d}"
+        at = "{}-{:02d}-{:02d} {:02d}:{:02d}".format(*now)
     return {"version": version, "counter": counter, "why": why, "at": at}
 
 
@@ -134,14 +134,10 @@ class Archive:
         if not n or len(self._entries) < n * ENTRY:
             raise OSError(22)
 
-    def mount(self, readonly, mkfs) -> None:
+    def mount(self, *_) -> None:
         """Do nothing: `vfs.mount` calls it."""
 
-    def umount(self) -> None:
-        """Do nothing."""
-
-    def chdir(self, path: str) -> None:
-        """Do nothing."""
+    umount = chdir = mount
 
     def _found(self, path):
         """Return where the file begins, and its size. OSError if there is none."""
@@ -189,8 +185,12 @@ def boot(folder: str = "") -> dict:
             other = "a" if record["run"] == "b" else "b"
             record["old"] = {"run": other, "version": "", "counter": 0}
         back(record, "its file cannot be read: " + repr(error))
+        try:
+            mount(folder + "/" + record["run"])
+        except OSError:  # maybe the flash can be read later
+            time.sleep(PAUSE)
+            machine.reset()
         keep(record, folder)
-        mount(folder + "/" + record["run"])
     return record
 
 
@@ -210,7 +210,14 @@ def mount(path: str) -> None:
     """Have modules come from an archive, after those of the firmware."""
     import vfs
 
-    vfs.mount(Archive(path), MOUNT)
+    for left in (2, 1, 0):
+        try:
+            archive = Archive(path)
+            break
+        except OSError:
+            if not left:
+                raise
+    vfs.mount(archive, MOUNT)
     sys.path[:] = [MOUNT, ".frozen", "/lib"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,16 +15,19 @@ import pytest
 import slots
 from flatmq import crash
 from flatmq_tools.ota import package
+from unit.fake_link import raises
 
 OLD = {"run": "a", "version": "1", "counter": 1}
 NEW = {"run": "b", "version": "2", "counter": 2, "state": "new", "old": OLD}
 
 
-def _boot(folder: Path, patch: pytest.MonkeyPatch, record: dict[str, Any], *there: str) -> str:
+def _boot(
+    folder: Path, patch: pytest.MonkeyPatch, record: dict[str, Any], *there: str, reset: Any = None
+) -> str:
     """Boot with a record and some archives. Return which one is mounted."""
     mounted: list[str] = []
     vfs = SimpleNamespace(mount=lambda archive, path: mounted.append(archive._path[-1]))
-    machine = SimpleNamespace(reset_cause=lambda: 1, WDT=lambda timeout: None)
+    machine = SimpleNamespace(reset_cause=lambda: 1, WDT=lambda timeout: None, reset=reset)
     patch.setitem(sys.modules, "vfs", vfs)  # type: ignore[arg-type]
     patch.setitem(sys.modules, "machine", machine)  # type: ignore[arg-type]
     patch.setattr(sys, "path", [*sys.path])
@@ -128,6 +132,36 @@ def test_a_record_that_cannot_be_read_is_not_replaced(
     assert _boot(tmp_path, monkeypatch, slots.load(str(tmp_path)), there) == there
     slots._crashed(ValueError(), str(tmp_path))
     assert slots.load(str(tmp_path))["crashes"] == 1
+
+
+def test_an_archive_that_cannot_be_read_once_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, errors = slots.Archive, [OSError(5), OSError(5)]
+
+    def read(path: str) -> slots.Archive:
+        if errors:
+            raise errors.pop()
+        return right(path)
+
+    monkeypatch.setattr(slots, "Archive", read)
+    assert _boot(tmp_path, monkeypatch, {**NEW, "state": "good"}, "a", "b") == "b"
+
+
+def test_a_flash_without_archives_is_read_again_after_a_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its prompt a board would wait for somebody. The record stays."""
+
+    class Reset(Exception):
+        pass
+
+    naps: list[float] = []
+    monkeypatch.setattr(slots, "time", SimpleNamespace(sleep=naps.append, gmtime=time.gmtime))
+    with pytest.raises(Reset):
+        _boot(tmp_path, monkeypatch, {**NEW, "state": "good"}, reset=raises(Reset()))
+    assert naps == [slots.PAUSE]
+    assert json.loads((tmp_path / "slot").read_text())["run"] == "b"
 
 
 def test_an_exception_that_cannot_be_printed_resets_the_board(

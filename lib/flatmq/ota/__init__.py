@@ -88,7 +88,8 @@ class Updates:
         self._piece = base + b"ota/piece"
         self.status = base + b"ota/status"
         self._topics = [base + b"ota/manifest"]
-        self._topics += [b"group/" + group + b"/ota/manifest" for group in groups]
+        for group in groups:
+            self._topics.append(b"group/" + group + b"/ota/manifest")
         self._topics.append(self._piece)
         client.subscribe(self._topics, self._on_message, 1, True)
         self._lost = False  # there was no memory for a manifest
