@@ -41,6 +41,8 @@ def probe(pin) -> "DHT22 | None":
     driver = dht.DHT22(pin)
     try:
         driver.measure()
-    except Exception:  # OSError, or a plain Exception for the checksum
+    except OSError:
         return None
+    except Exception:  # a wrong checksum: it is there
+        pass
     return DHT22(driver)

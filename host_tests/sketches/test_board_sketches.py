@@ -618,6 +618,7 @@ FAULTS = {
     "a watchdog that cannot be fed": ("", "broken['feed'] = OSError(5)", "watchdog"),
     "a sensor that is unplugged": (ATTACHED, "i2c.clear()", "bme280"),
     "a sensor that answers badly": (ATTACHED, "dht = bytes(4) + b'x'", "dht22"),
+    "a sensor that answers badly at the start": (f"{ATTACHED};dht = bytes(4) + b'x'", "", "dht22"),
     "no place for the spool": (SPOOL.format("__init__"), "", "spool"),
     "no memory to load the spool": (FULL.format("__init__"), "", "spool"),
     "no memory for the spool": (FULL.format("publish"), "", "spool"),

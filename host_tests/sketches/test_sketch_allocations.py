@@ -40,7 +40,7 @@ MAY_BE_ON_HEAP = {
     "settings": "_table _check _read",
     # When the board starts.
     "slots_esp32": "check",  # before the program starts
-    "slots": "Archive.__init__ Archive.stat _crashed boot given_up load run keep store",
+    "slots": "Archive.__init__ Archive.stat _crashed boot load mount run keep store",
     "station": "Station.__init__ Station._greet.<listcomp>",
     "updates_part": "said updates",
     "wifi": "Wifi._step",  # with each try to connect
