@@ -102,10 +102,10 @@ def humidity(h, fine, raw):
 
 def probe(i2c) -> "BME280 | None":
     """Return the BME280 on a bus, None if there is none."""
-    try:
-        for address in _ADDRESSES:
+    for address in _ADDRESSES * 2:  # the bus may fail once
+        try:
             if address in i2c.scan() and i2c.readfrom_mem(address, _ID, 1)[0] == _CHIP:
                 return BME280(i2c, address)
-    except OSError:
-        pass
+        except OSError:
+            pass
     return None

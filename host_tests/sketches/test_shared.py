@@ -281,6 +281,23 @@ def _raw_temperature(degrees: float) -> int:
     return bisect.bisect(range(1 << 20), degrees * 5120, key=reference.fine)
 
 
+def test_a_bus_that_fails_once_does_not_lose_its_sensor(
+    shared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, machine, bme280 = (shared(name) for name in ("bench", "machine", "bme280"))
+    bench.i2c[0x76] = bytearray(reference.registers(415148, 519888, 30000))
+    i2c = machine.I2C(0, sda=4, scl=5)
+    right, errors = i2c.readfrom_mem, [OSError(5)]
+
+    def read(*given: int) -> bytes:
+        if errors:
+            raise errors.pop()
+        return bytes(right(*given))
+
+    monkeypatch.setattr(i2c, "readfrom_mem", read)
+    assert bme280.probe(i2c)
+
+
 def test_the_example_of_the_datasheet() -> None:
     """519888 and 415148 are 25.08 degrees and 100653 Pa, in the 32-bit formula 100656."""
     fine = _sums["fine_temperature"](reference.T, 519888)
