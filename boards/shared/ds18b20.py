@@ -62,9 +62,12 @@ def probe(pin) -> "DS18B20 | None":
 
     The pin needs a pull-up of 4.7 k.
     """
-    try:
-        bus = ds18x20.DS18X20(onewire.OneWire(pin))
-        roms = [rom for rom in bus.scan() if rom[0] == 0x28]
-    except (OSError, onewire.OneWireError):
-        return None
-    return DS18B20(bus, roms) if roms else None
+    for _ in range(2):  # the bus may fail once
+        try:
+            bus = ds18x20.DS18X20(onewire.OneWire(pin))
+            roms = [rom for rom in bus.scan() if rom[0] == 0x28]
+        except (OSError, onewire.OneWireError):
+            continue
+        if roms:
+            return DS18B20(bus, roms)
+    return None

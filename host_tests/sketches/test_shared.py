@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sketches import bme280_registers as reference
-from sketches.board_bench import BOARDS, HERE, SHARED
+from sketches.board_bench import BOARDS, HERE, ROM, SHARED
 
 SMALL = 1 << 30  # an int at or past it is on the heap of a 32-bit board
 
@@ -281,21 +281,27 @@ def _raw_temperature(degrees: float) -> int:
     return bisect.bisect(range(1 << 20), degrees * 5120, key=reference.fine)
 
 
+@pytest.mark.parametrize("bus", ["I2C", "1-Wire"])
 def test_a_bus_that_fails_once_does_not_lose_its_sensor(
-    shared: Any, monkeypatch: pytest.MonkeyPatch
+    bus: str, shared: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, machine, bme280 = (shared(name) for name in ("bench", "machine", "bme280"))
+    bench, machine, ds18x20 = (shared(name) for name in ("bench", "machine", "ds18x20"))
     bench.i2c[0x76] = bytearray(reference.registers(415148, 519888, 30000))
+    bench.one_wire[ROM] = bytes(9)
     i2c = machine.I2C(0, sda=4, scl=5)
-    right, errors = i2c.readfrom_mem, [OSError(5)]
+    of, name = (i2c, "readfrom_mem") if bus == "I2C" else (ds18x20.DS18X20, "scan")
+    right, errors = getattr(of, name), [OSError(5)]
 
-    def read(*given: int) -> bytes:
+    def read(*given: Any) -> Any:
         if errors:
             raise errors.pop()
-        return bytes(right(*given))
+        return right(*given)
 
-    monkeypatch.setattr(i2c, "readfrom_mem", read)
-    assert bme280.probe(i2c)
+    monkeypatch.setattr(of, name, read)
+    if bus == "I2C":
+        assert shared("bme280").probe(i2c)
+    else:
+        assert shared("ds18b20").probe(machine.Pin(22))
 
 
 def test_the_example_of_the_datasheet() -> None:
