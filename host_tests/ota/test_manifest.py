@@ -126,7 +126,7 @@ def test_three_times_other_bytes_are_the_end_of_an_update(board: Board) -> None:
     text = board.manifest()
     board.hears(OWN, text)
     board.turns(_flipped)
-    assert board.said["why"] == "sha256: what came is not what was signed, three times"
+    assert board.said["why"] == "sha256: not what was signed, three times"
     board.restart()
     board.hears(OWN, text)
     board.turns(lambda right: [right])

@@ -518,7 +518,7 @@ def test_an_answer_that_waits_for_room_is_not_lost(
     ("limit", "answers"), [((Id.MAXIMUM_QOS, 0), 1), ((Id.MAXIMUM_PACKET_SIZE, 55), 0)]
 )
 def test_the_limits_of_a_broker_end_no_program(
-    limit: tuple[int, int], answers: int, clock: Clock, capsys: pytest.CaptureFixture[str]
+    limit: tuple[int, int], answers: int, clock: Clock
 ) -> None:
     from flatmq.prompt import Prompt
 
@@ -530,7 +530,6 @@ def test_the_limits_of_a_broker_end_no_program(
         made.poll()
         bench.client.poll()
     assert bench.names().count("PUBLISH") == answers
-    assert capsys.readouterr().out.count("no answer") == 1 - answers
 
 
 def test_an_answer_too_large_for_the_broker_is_shortened(

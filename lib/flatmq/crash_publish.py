@@ -15,7 +15,7 @@ _SHORTEST = const(128)  # bytes that a traceback is shortened to
 _RETAIN = const(2)  # what the broker offers: see `v5.server`
 
 
-def publish(crashes: "Crashes") -> "int | None":
+def publish(crashes: "Crashes") -> "Any":
     """Publish the record: see `Client.publish`.
 
     Returns None also if it is too large: then it is shorter for the next call.
@@ -24,17 +24,15 @@ def publish(crashes: "Crashes") -> "int | None":
     crashes.dropped = c.stats.dropped
     retain = not c.five or c.offers[_RETAIN]
     try:
-        pid: int | None = c.publish(crashes.topic, crashes.json, c.max_qos and 1, retain)
+        return c.publish(crashes.topic, crashes.json, c.max_qos and 1, retain)
     except ValueError:
         record = json.loads(crashes.json)
         trace = record.get("trace")
-        n = len(trace) if type(trace) is str else 0
+        n = type(trace) is str and len(trace)
         if n > _SHORTEST:
-            record["trace"] = cut(trace, max(_SHORTEST, n * 7 // 8))
+            record["trace"] = cut(trace, n * 7 // 8)
         elif n and len(record) == 1:
             raise
         else:  # of a later version
             record = {"trace": str(record)}
         crashes.json = json.dumps(record).encode()
-        return None
-    return pid

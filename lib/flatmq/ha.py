@@ -337,7 +337,7 @@ class Device:
             if Stream(self).publish(c) is None:
                 return False
         except ValueError:
-            print("no description: it is too large for this broker")
+            print("no description")
         self.due = None
         if self._again:
             self._again = False

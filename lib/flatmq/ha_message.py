@@ -46,14 +46,15 @@ class Stream:
     def publish(self, client: "Client") -> "int | None":
         """Publish the message. Returns None if there is no memory or room for it now."""
         topic = b"homeassistant/device/" + self._device.identifier + b"/config"
+        qos = client.max_qos and 1
         if not client.pending:
-            return client.publish_from(topic, self, client.max_qos and 1, True)
+            return client.publish_from(topic, self, qos, True)
         try:
             data = bytearray(self.seek(0, 2))
             self.readinto(memoryview(data))
         except MemoryError:
             return None
-        return client.publish(topic, data, client.max_qos and 1, True)
+        return client.publish(topic, data, qos, True)
 
 
 def _described(device, count):

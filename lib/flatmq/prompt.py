@@ -91,8 +91,8 @@ class Prompt:
             try:
                 if c.publish(self._out, self._answer, c.max_qos and 1) is None:
                     return
-            except ValueError:  # the broker takes not even the shortest
-                print("no answer")
+            except ValueError:  # not even the shortest is small enough
+                pass
             self._answer = ""
 
     def _on_message(self, message: "Message") -> None:

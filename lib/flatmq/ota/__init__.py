@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _LARGEST = const(2048)  # bytes of a manifest
 _ROOM = const(797)  # bytes of a status, and more
+_RETAIN = const(2)  # what the broker offers: see `v5.server`
 _PAUSE_MS = const(5000)  # after memory was too short, or the flash has failed
 
 
@@ -86,7 +87,7 @@ class Updates:
         self.ready = ready
         self._healthy = healthy
         self._piece = base + b"ota/piece"
-        self.status = base + b"ota/status"
+        self._status = base + b"ota/status"
         self._topics = [base + b"ota/manifest"]
         for group in groups:
             self._topics.append(b"group/" + group + b"/ota/manifest")
@@ -110,7 +111,7 @@ class Updates:
         self._pid: int | None = None  # of the status that must be acknowledged
         self._began = self.due = port.ticks_ms()
         self._ms = minutes * 60000
-        self.said = 0  # the connection on which the status was published
+        self._said = 0  # the connection on which the status was published
 
     def poll(self) -> None:
         """Do what is due. Nothing takes long, but the check of a signature blocks.
@@ -131,7 +132,7 @@ class Updates:
                 self._begin(next(iter(self._whole)))
             if self.work:
                 next(self.work, None)
-            if self.client.connected and self.said != self.client.stats.connects:
+            if self.client.connected and self._said != self.client.stats.connects:
                 self._pid = self.tell()
             if self._unproved:
                 self._prove()
@@ -141,21 +142,33 @@ class Updates:
     def tell(self, state: "str | None" = None, why: str = "") -> "int | None":
         """Publish the status, with another state of the update if one is given."""
         if state is not None:
-            self.state, self.why = state, why
-        self.said = 0  # without memory, `poll` publishes it
-        status: Any = load("status", "ota.")
-        return status.publish(self)
+            self.state, self.why = state, why[:120]
+        self._said = 0  # without memory, `poll` publishes it
+        from json import dumps
+        from sys import version
 
-    def stop(self) -> None:
-        """Stop the update, and remove what came of it."""
-        if self.work:
-            if self.sink:
-                self.sink.remove()
-                self.sink = None
-            self.work.close()
-            self.work = None
-            self.to = ""
-            self.tell("cancelled")
+        r = self.record
+        status = {
+            "board": self.board,
+            "version": r["version"],
+            "counter": r["counter"],
+            "micropython": version,
+            "state": self.state or r["state"],
+            "to": self.to,
+            "manifest": self.about,
+            "why": self.why,
+            "failed": r["failed"],
+        }
+        c: Any = self.client
+        retain = not c.five or c.offers[_RETAIN]
+        try:
+            pid: int | None = c.publish(self._status, dumps(status), c.max_qos and 1, retain)
+        except ValueError as error:  # it is too large for this broker, which does without
+            print(error)
+            pid = 0
+        if pid is not None:
+            self._said = c.stats.connects
+        return pid
 
     def _on_message(self, message: "Message") -> None:
         if message.is_topic(self._piece):
@@ -194,7 +207,7 @@ class Updates:
             if text:
                 load("fetch", "ota.").begin(self, source, text, about)
             elif self.origin == source:
-                self.stop()
+                load("fetch", "ota.").stop(self)
             self.seen[source] = about  # last: what memory is too short for is tried again
         self._whole.pop(source)
 

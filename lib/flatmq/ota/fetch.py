@@ -42,10 +42,21 @@ def begin(u: "Updates", source: int, text: bytes, about: int) -> None:
         return
     if not said or (u.work and said["counter"] <= u.counter):
         return
-    u.stop()
+    stop(u)
     u.origin = source
     u.counter = said["counter"]
     u.work = work(u, said, about)
+
+
+def stop(u: "Updates") -> None:
+    """Stop the update, and remove what came of it."""
+    if u.work:
+        if u.sink:
+            u.sink.remove()
+        u.work.close()  # without a sink then
+        u.work = None
+        u.to = ""
+        u.tell("cancelled")
 
 
 def work(u: "Updates", said: "dict[str, Any]", about: int) -> "Iterator[None]":
@@ -132,7 +143,7 @@ def _steps(u, said):
             break
         os.remove(path)
         if not left:
-            why = "sha256: what came is not what was signed, three times"
+            why = "sha256: not what was signed, three times"
             r["failed"] = slots.given_up(said["version"], said["counter"], why)
             slots.store(r, u.folder)
             raise ValueError(why)
@@ -211,12 +222,16 @@ def _make_room(u, path, size, other):
         if u.record["old"]:
             u.record["old"] = None
             slots.store(u.record, u.folder)
-        try:  # noqa: SIM105 (there is no contextlib on a board)
-            os.remove(other)
-        except OSError:  # it is not there
-            pass
+        _remove(other)
     if _free(u.folder) < needed:
         raise OSError(f"full: it needs {needed} bytes, and {_free(u.folder)} are free")
+
+
+def _remove(path):
+    try:  # noqa: SIM105 (there is no contextlib on a board)
+        os.remove(path)
+    except OSError:
+        pass
 
 
 def _free(folder):
@@ -305,7 +320,4 @@ class Sink:
     def remove(self) -> None:
         """Remove the file. If the flash does not, the next update does."""
         flash.close(self.file)
-        try:  # noqa: SIM105 (there is no contextlib on a board)
-            os.remove(self._path)
-        except OSError:
-            pass
+        _remove(self._path)
