@@ -31,11 +31,10 @@ MAY_BE_ON_HEAP = {
     "ha_message": "Stream.publish Stream.seek.<genexpr> _described members",
     "journal": "Journal.__init__ Journal._restore.<listcomp> Journal.retain",
     # When a board starts, and for a manifest; `work` and `_steps` have one frame for an update.
-    "ota/__init__": "Updates.__init__",
+    "ota/__init__": "Updates.__init__ Updates.tell",
     "ota/fetch": "Sink.digest begin work _steps _make_room",
     "ota/firmware": "Sink.__init__ Sink.digest partition switch",
     "ota/manifest": "read",
-    "ota/status": "publish",
     # For a line that was typed.
     "prompt": "Prompt._run Prompt._say Prompt._take",
     # After a module was loaded.
