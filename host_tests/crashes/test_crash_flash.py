@@ -1,7 +1,5 @@
 """The record of a crash on the flash of a board: power cuts, and no room."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from conftest import library, seen

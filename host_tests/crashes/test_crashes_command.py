@@ -1,7 +1,5 @@
 """`flatmq crashes`, and the program of docs/crashes.md."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """`flatmq time` answers boards, which are programs on both interpreters."""
 
-from __future__ import annotations
-
 import errno
 import io
 import re

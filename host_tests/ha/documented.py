@@ -4,8 +4,6 @@ From the pages of the integration "MQTT" and of each of its platforms: "Device d
 "Supported abbreviations in MQTT discovery messages", and "Configuration variables".
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

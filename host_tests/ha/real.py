@@ -4,8 +4,6 @@ Home Assistant is installed into build/home-assistant, with the Python 3.13 that
 With FLATMQ_FIRMWARE, it also updates an emulated Pico W.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """A device of Home Assistant: its message, states and commands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 `test_docs.py` runs those that need no broker.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A station with the parts `ha` and `updates`: a version waits until somebody installs it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

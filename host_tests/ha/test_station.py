@@ -1,7 +1,5 @@
 """The sketches on the MicroPython interpreter: a station with its part `ha`, and the relay."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from decimal import Decimal

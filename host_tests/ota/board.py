@@ -1,7 +1,5 @@
 """A board whose updates run in this process, with a desk that answers in any way."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The key that signs the updates of these tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The desk of an update: keys, versions of a sketch, and a board that is a folder."""
 
-from __future__ import annotations
-
 import io
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor

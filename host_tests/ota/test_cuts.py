@@ -4,8 +4,6 @@ comes to the new one.
 A slice of the writes is cut, and with --whole each write.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

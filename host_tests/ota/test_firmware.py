@@ -1,7 +1,5 @@
 """New firmware for an ESP32: it proves itself in the other partition, or the old one returns."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

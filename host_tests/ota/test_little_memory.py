@@ -1,7 +1,5 @@
 """Memory is too short at any one moment of an update: it goes on, and the record stays true."""
 
-from __future__ import annotations
-
 import binascii
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Without the key nobody changes what runs: not by any field of a manifest, nor by a piece."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Packages of firmware: what `flatmq ota pack --firmware` takes, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A prompt over MQTT: who has the key types into it, and nobody else."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import contextlib

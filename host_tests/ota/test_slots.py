@@ -1,7 +1,5 @@
 """A board runs a program of its flash, whatever has become of the record there."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

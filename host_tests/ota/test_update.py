@@ -1,7 +1,5 @@
 """From one version to the next, and back: a board on MicroPython, the desk, and a broker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

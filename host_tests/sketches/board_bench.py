@@ -1,7 +1,5 @@
 """A board on the desk: its sketch in a MicroPython with fake pins, and a line to it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """The sketch of each board on the MicroPython interpreter, with fake pins and a real broker."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

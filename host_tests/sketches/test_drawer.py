@@ -4,8 +4,6 @@ The address and the Wi-Fi are others, the download is made up, and the board is 
 runs what its boot loader would have put into flash.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The parts that sketches share, one by one: settings, boot id, the chips' and sensors' sums."""
 
-from __future__ import annotations
-
 import bisect
 import importlib
 import json

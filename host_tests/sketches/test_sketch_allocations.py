@@ -4,8 +4,6 @@ The drivers that MicroPython brings are fakes here, which allocate nothing as th
 for the calls that sketches make; see docs/sketches.md.
 """
 
-from __future__ import annotations
-
 import ast
 import tempfile
 from collections.abc import Iterator
