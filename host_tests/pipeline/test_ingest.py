@@ -1,4 +1,4 @@
-"""What a broker has for an ingest comes into its log, once and in order, in both versions."""
+"""Messages of a broker come into the log of an ingest, once and in order, in both versions."""
 
 import socket
 import subprocess

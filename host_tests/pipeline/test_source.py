@@ -234,7 +234,7 @@ def test_a_checkpoint_does_not_go_on_with_another_log(
 def test_a_user_of_bahirs_source_changes_the_format_name(
     readers: Readers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What has no meaning is said at the begin. A refused password ends it with that reason."""
+    """Of an option without meaning a line says so. A refused password ends the query."""
     cert, key = certificate(tmp_path)
     port = free_port()
     tls = f"listener {port} 127.0.0.1\ncertfile {cert}\nkeyfile {key}"
