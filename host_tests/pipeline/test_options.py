@@ -135,10 +135,10 @@ def test_read_needs_no_broker_where_there_is_a_log(tmp_path: Path) -> None:
     assert parse(there, streaming=False).host is None
 
 
-def test_a_default_gives_way_to_what_is_told_by_any_of_its_names() -> None:
+def test_a_default_gives_way_to_what_is_given_by_any_of_its_names() -> None:
     ours = {"localStorage": "/ours", "maxOffsetsPerTrigger": "9"}
-    told = {**BASIC, "LOG": "/theirs", "maxRowsPerTrigger": "5"}
-    for options, expected in ((told, (Path("/theirs"), 5)), (BASIC, (Path("/ours"), 9))):
+    other = {**BASIC, "LOG": "/theirs", "maxRowsPerTrigger": "5"}
+    for options, expected in ((other, (Path("/theirs"), 5)), (BASIC, (Path("/ours"), 9))):
         settings = parse(with_defaults(options, ours))
         assert (settings.local_storage, settings.max_offsets_per_trigger) == expected
 
@@ -146,8 +146,8 @@ def test_a_default_gives_way_to_what_is_told_by_any_of_its_names() -> None:
 def test_the_options_of_a_command_are_options_of_the_source(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("-----BEGIN CERTIFICATE-----")
-    told = of_trust(given(True, file, file, file, [PIN, f"sha256/{PIN}"]))
-    settings = parse({"brokerUrl": "broker", "topic": "t", **told})
+    trust = of_trust(given(True, file, file, file, [PIN, f"sha256/{PIN}"]))
+    settings = parse({"brokerUrl": "broker", "topic": "t", **trust})
     assert settings.port == 8883
     trust = settings.trust
     assert (trust.ca, trust.cert, trust.key, trust.pins) == (file, file, file, (bytes(32),) * 2)

@@ -160,6 +160,15 @@ def test_it_is_published_once_and_removed_when_acknowledged(path: str, make: Cal
     assert published(bench) == []
 
 
+def comes_again(bench: VersionBench, crashes: crash.Crashes, first: Any, path: str) -> None:
+    """The record is published once more, and removed once that is acknowledged."""
+    (again,) = published(bench)
+    assert again.payload == first.payload
+    bench.feed(peer.puback(again.pid))
+    turn(bench, crashes)
+    assert not Path(path).exists()
+
+
 def test_a_lost_connection_is_left_to_the_client(path: str, make: Callable) -> None:
     kept(path)
     bench = make(retry_ms=1).online()
@@ -170,11 +179,7 @@ def test_a_lost_connection_is_left_to_the_client(path: str, make: Callable) -> N
     turn(bench, crashes)
     bench.online(present=False)
     turn(bench, crashes)
-    (again,) = published(bench)
-    assert again.payload == first.payload
-    bench.feed(peer.puback(again.pid))
-    turn(bench, crashes)
-    assert not Path(path).exists()
+    comes_again(bench, crashes, first, path)
 
 
 def test_a_record_that_was_set_aside_is_kept_and_published_again(
@@ -196,11 +201,7 @@ def test_a_record_that_was_set_aside_is_kept_and_published_again(
     bench.feed(peer.puback(first.pid))  # too late
     bench.clock.now += 60_000
     turn(bench, crashes)
-    (again,) = published(bench)
-    assert again.payload == first.payload
-    bench.feed(peer.puback(again.pid))
-    turn(bench, crashes)
-    assert not Path(path).exists()
+    comes_again(bench, crashes, first, path)
 
 
 def test_a_broker_without_acknowledgements_has_it_all_the_same(path: str, clock: Clock) -> None:
