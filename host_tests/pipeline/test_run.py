@@ -236,7 +236,14 @@ def test_a_batch_that_does_not_end_is_reported(
         until(lambda: running.look() or len(said) == 2)
         ends.set()
         until(lambda: running.look() or count(tmp_path / "measurements") == 5)
-    assert all(line.startswith("the job measurements has been at one batch") for line in said)
+    assert all("measurements has been at one batch for 0 min" in line for line in said), said
+
+
+def test_a_query_that_begins_busy_is_not_said_to_hang() -> None:
+    query = mock.Mock(status={"isTriggerActive": True})
+    job = run._Job("measurements", lambda _: query)
+    job.begin()
+    assert job.hangs(None) == ""
 
 
 def test_what_fails_beside_the_jobs_stops_none_and_is_tried_again(

@@ -122,6 +122,7 @@ class _Job:
     def begin(self) -> None:
         """Start the query, also again."""
         self.due = None
+        self._since, self._patience = time.monotonic(), _LONG
         self.query = self._start(self)
 
     def works(self) -> bool:
