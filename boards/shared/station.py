@@ -46,7 +46,7 @@ class Station:
     `base` is what its topics begin with, b"dev/NAME/". `seq` is the number of the last reading.
     Readings that found no room are counted, too, so that a receiver sees the gap. `failed` counts
     failures by part: a sensor that cannot be read or finds no room in the pack, the LED, the
-    watchdog, the spool, the clock, the memory for what comes in, and what `parts` loads. None of
+    watchdog, the spool, the clock, memory that was short, and what `parts` loads. None of
     them ends the sketch, and the status reports them. `refused` counts commands, and `lost` counts
     readings. `pack` is the last reading, and `unsent` is True while it waits for room in the
     client or the spool. `always_sleeps` is the setting `device.sleep`. Set `sleep_for` to a number
@@ -141,9 +141,16 @@ class Station:
             except OSError:
                 self.count("watchdog")
         self.client.start()
+        short = False
         try:
             while True:
-                self.turn(20)
+                try:
+                    self.turn(20)
+                    if short:  # now, as counting takes memory, too
+                        short = False
+                        self.count("memory")
+                except MemoryError:  # of a command, for example, which the client repeats
+                    short = True
         except KeyboardInterrupt:
             self.chip.release()
             raise
@@ -159,10 +166,7 @@ class Station:
             self._send()
         self._show()
         if self._connected():
-            try:
-                self._poll(ms)
-            except MemoryError:  # of a command, for example, which the client repeats
-                self.count("memory")
+            self._poll(ms)
         else:
             # Without Wi-Fi no name is looked up: on rp2 a lookup might never end.
             time.sleep_ms(ms)
@@ -294,9 +298,9 @@ class Station:
         if self._wifi is None:
             return True
         up = self._wifi.poll(self.client.connected)
-        if up and not self._up:
+        before, self._up = self._up, up
+        if up and not before:
             self.client.ping()  # check whether the earlier connection still works
-        self._up = up
         if up and not self._has_time():
             return False  # certificates cannot be checked yet
         return up or self.client.connected

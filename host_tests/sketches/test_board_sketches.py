@@ -634,10 +634,18 @@ FAULTS = {
         "",
         "memory",
     ),
+    "memory for the status, and to count that": (
+        "greet = station.Station._greet; count = station.Station.count;"
+        "station.Station._greet = lambda s: use('it') if broken.pop('once', 0) else greet(s);"
+        "station.Station.count = lambda *a: use('it') if broken.pop('also', 0) else count(*a);"
+        "broken['once'] = broken['also'] = broken['it'] = MemoryError()",
+        "",
+        "memory",
+    ),
 }
 ONCE = (
     "a watchdog that does not start", "no place for the spool", "no memory to load the spool",
-    "memory for a message",
+    "memory for a message", "memory for the status, and to count that",
 )  # fmt: skip
 
 
@@ -647,7 +655,7 @@ def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stan
     first, later, part = FAULTS[fault]
     setup = f"station.NEWS_MS = 300;{first or 'pass'};broken['spool'] = OSError(28)"
     there, watcher = stand.started(board, setup, spool=part == "spool", parts="time")
-    if part == "memory":
+    if fault == "memory for a message":
         watcher.status(b"online")
         watcher.order("identify")
     if later:
@@ -670,6 +678,14 @@ def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stan
     assert watcher.pack()["seq"][0] == seq + 1
     assert watcher.command("led", b"on") == b"done"
     assert there.output.count(f"{part} failed\n") == 1
+
+
+def test_without_memory_to_ask_for_life_the_client_is_polled(stand: Stand) -> None:
+    """A client loads that when Wi-Fi is there."""
+    setup = "station.Client.ping = lambda client: use('ping'); broken['ping'] = MemoryError()"
+    _, watcher = stand.started("pico_w", setup)
+    watcher.status(b"online, failed: memory 1")
+    assert watcher.command("led", b"on") == b"done"
 
 
 HOST = """

@@ -39,7 +39,7 @@ MAY_BE_ON_HEAP = {
     # When the board starts.
     "slots_esp32": "check",  # before the program starts
     "slots": "Archive.__init__ Archive.stat _crashed boot load mount run keep store",
-    "station": "Station.__init__ Station._greet.<listcomp>",
+    "station": "Station.__init__ Station.run Station._greet.<listcomp>",
     "updates_part": "said updates",
     "wifi": "Wifi._step",  # with each try to connect
 }

@@ -63,7 +63,7 @@ def test_the_application_may_publish_when_a_message_is_dropped(clock: Clock) -> 
 
 
 def test_qos_0_beside_it_accuses_nobody(broker: ScriptedBroker) -> None:
-    """The broker closes on QoS 0 while it takes its time for a message: the rest waits for that."""
+    """The broker closes on QoS 0, while it takes its time for a message: the rest waits for it."""
     broker.ignores = lambda message: message.topic == b"slow"
     broker.client.publish(b"slow", b"1", 1)
     for _ in range(4 * GIVE_UP):
