@@ -24,11 +24,11 @@ ELSEWHERE = downloads.PARTITIONS + "vfs,      data, fat,     0x210000, 0x1F0000,
 WITH_ROMFS = """\
 nvs,      data, nvs,     0x9000,  0x6000,
 phy_init, data, phy,     0xf000,  0x1000,
-factory,  app,  factory, 0x10000, 0x1D0000,
-romfs,    data, 0x8f,    0x1E0000, 0x20000,
+factory,  app,  factory, 0x10000, 0x1B0000,
+romfs,    data, 0x8f,    0x1C0000, 0x40000,
 """
-ROMFS_ELSEWHERE = WITH_ROMFS.replace("0x1E0000, 0x20000", "0x1D0000, 0x30000").replace(
-    "0x10000, 0x1D0000", "0x10000, 0x1C0000"
+ROMFS_ELSEWHERE = WITH_ROMFS.replace("0x1C0000, 0x40000", "0x1B0000, 0x50000").replace(
+    "0x10000, 0x1B0000", "0x10000, 0x1A0000"
 )
 LARGER = downloads.PARTITIONS.replace("0x1F0000", "0x210000")
 
@@ -93,8 +93,8 @@ def test_a_partition_of_its_own_is_taken_where_it_is_the_same(tmp_path: Path) ->
 
 
 def with_romfs() -> boards.Board:
-    """ports/esp32/partitions-4MiB-romfs.csv, with a filesystem behind it."""
-    flash = replace(ESP32.flash, romfs=0x1E0000, romfs_size=0x20000)
+    """ports/esp32/partitions-4MiB-romfs.csv, with twice the room and a filesystem behind it."""
+    flash = replace(ESP32.flash, romfs=0x1C0000, romfs_size=0x40000)
     return replace(ESP32, flash=flash)
 
 
@@ -105,7 +105,7 @@ def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
     made = image.make(board, modules(), firmware_file=file, with_romfs=True)
     content = bytes(board.flashing.offset) + made.image
     stored = romfs.build({k: v for k, v in modules().items() if k not in made.files})
-    assert content[0x1E0000 : 0x1E0000 + len(stored)] == stored
+    assert content[0x1C0000 : 0x1C0000 + len(stored)] == stored
     assert content[board.flash.filesystem :] == filesystem.build(made.files, board.flash)
     assert made.romfs == b""
 
@@ -117,9 +117,9 @@ def test_a_romfs_lies_beside_a_filesystem_alone() -> None:
 @pytest.mark.parametrize(("partitions", "size", "text"), [
     (downloads.PARTITIONS, SIZE, r"no romfs partition is in it, and .* has flash\.romfs"),
     (ROMFS_ELSEWHERE, SIZE,
-     r"its romfs at 0x1d0000 to 0x200000, and flash\.romfs of .* says 0x1e0000 to 0x200000"),
-    (WITH_ROMFS, 0x1DF100,
-     r"reaches up to 0x1e0100, and the romfs of esp32 starts at 0x1e0000, 256 bytes before"),
+     r"its romfs at 0x1b0000 to 0x200000, and flash\.romfs of .* says 0x1c0000 to 0x200000"),
+    (WITH_ROMFS, 0x1BF100,
+     r"reaches up to 0x1c0100, and the romfs of esp32 starts at 0x1c0000, 256 bytes before"),
 ])  # fmt: skip
 def test_a_romfs_that_the_firmware_has_elsewhere(
     partitions: str, size: int, text: str, tmp_path: Path

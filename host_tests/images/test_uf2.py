@@ -76,12 +76,12 @@ def test_the_filesystem_alone_leaves_the_firmware(name: str, tmp_path: Path) -> 
 
 def test_a_romfs_goes_to_its_partition(tmp_path: Path) -> None:
     board = boards.load("pico_2_w")
-    flash = replace(board.flash, romfs=0x160000, romfs_size=0x20000)
+    flash = replace(board.flash, romfs=0x140000, romfs_size=0x40000)
     board = replace(board, flash=flash)
     made = image.make(board, modules(), with_romfs=True)
     content, _ = boot_rom.copied(boot_rom.blocks(made.image), older(board), board.chip)
     stored = romfs.build({k: v for k, v in modules().items() if k not in made.files})
-    assert content[0x160000 : 0x160000 + len(stored)] == stored
+    assert content[0x140000 : 0x140000 + len(stored)] == stored
     assert made.romfs == b""
     file = tmp_path / "flash"
     file.write_bytes(content[flash.filesystem :])

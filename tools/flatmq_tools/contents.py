@@ -17,7 +17,7 @@ from .errors import ToolError
 
 SKETCHES = folders.find("boards")
 SHARED = "shared"
-_FACE = "umqtt"  # modules for programs of umqtt, which a ROMFS has no room for beside the rest
+_FACE = "umqtt"  # modules for programs of umqtt, which other sketches have no use for
 MAIN = "main.py"
 
 
