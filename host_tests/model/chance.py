@@ -187,7 +187,7 @@ class Life:
                 self.given_up.add(message.payload)
                 self.judge.arrived.add(message.payload)
                 return
-        if not packet_id and topic in self.filters:  # it is tried again all the same
+        if not packet_id and topic in (ALWAYS, AT_TIMES):  # SUBSCRIBE or UNSUBSCRIBE, tried again
             return
         if topic == self.by_hand:
             return
