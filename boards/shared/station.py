@@ -149,7 +149,7 @@ class Station:
                     if short:  # now, as counting takes memory, too
                         short = False
                         self.count("memory")
-                except MemoryError:  # of a command, for example, which the client repeats
+                except MemoryError:  # of the status, for example: the next turn tries again
                     short = True
         except KeyboardInterrupt:
             self.chip.release()
@@ -166,7 +166,10 @@ class Station:
             self._send()
         self._show()
         if self._connected():
-            self._poll(ms)
+            try:
+                self._poll(ms)
+            except MemoryError:  # of a command, for example, which the client repeats
+                self.count("memory")
         else:
             # Without Wi-Fi no name is looked up: on rp2 a lookup might never end.
             time.sleep_ms(ms)

@@ -634,6 +634,12 @@ FAULTS = {
         "",
         "memory",
     ),
+    "memory for the client, always": (
+        "poll = station.Client.poll; broken['poll'] = MemoryError();"
+        "station.Client.poll = lambda client, ms: (poll(client, ms), use('poll'))",
+        "",
+        "memory",
+    ),
     "memory for the status, and to count that": (
         "greet = station.Station._greet; count = station.Station.count;"
         "station.Station._greet = lambda s: use('it') if broken.pop('once', 0) else greet(s);"
@@ -680,8 +686,8 @@ def test_a_part_that_fails_is_counted_in_the_status(fault: str, board: str, stan
     assert there.output.count(f"{part} failed\n") == 1
 
 
-def test_without_memory_to_ask_for_life_the_client_is_polled(stand: Stand) -> None:
-    """A client loads that when Wi-Fi is there."""
+def test_without_memory_to_ping_the_client_is_polled(stand: Stand) -> None:
+    """The module of `ping` is loaded when Wi-Fi is there."""
     setup = "station.Client.ping = lambda client: use('ping'); broken['ping'] = MemoryError()"
     _, watcher = stand.started("pico_w", setup)
     watcher.status(b"online, failed: memory 1")
